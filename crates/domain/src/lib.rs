@@ -9,6 +9,7 @@
 
 pub mod access;
 pub mod action;
+pub mod alert;
 pub mod approval;
 pub mod config;
 pub mod cron;
@@ -19,6 +20,7 @@ pub mod duplicate_stats;
 pub mod event;
 pub mod flow;
 pub mod hash;
+pub mod history;
 pub mod job;
 pub mod key;
 pub mod ledger_clock;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::event::EventId;
 use sluice_domain::job::{JobState, Term};
 use sluice_domain::pseudonym::PseudonymKey;
@@ -307,6 +308,22 @@ impl Ledger {
     /// Stores the state of the ledger's clock.
     pub async fn keep_clock(&self, keep: KeepClock) -> Result<(), Error> {
         self.submit(Op::KeepClock, keep).await
+    }
+
+    /// Writes a minute of the history: what the node observed, and what the ledger has counted since the minute before. `false`
+    /// if this minute of this term is written already.
+    pub async fn record_history(&self, record: RecordHistory) -> Result<bool, Error> {
+        self.submit(Op::RecordHistory, record).await
+    }
+
+    /// Stores the states of alerts. What operators have marked is kept, unless the alert fires again.
+    pub async fn keep_alerts(&self, changes: AlertChanges) -> Result<(), Error> {
+        self.submit(Op::KeepAlerts, changes).await
+    }
+
+    /// An operator acknowledges or snoozes an alert. `false` if there is no such alert.
+    pub async fn mark_alert(&self, mark: MarkAlert) -> Result<bool, Error> {
+        self.submit(Op::MarkAlert, mark).await
     }
 
     /// Since when a worker has had this schedule: since `at`, if it had another one before.

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use sluice_domain::alert::AlertKind;
 use sluice_domain::event::EventId;
-use sluice_domain::job::JobId;
+use sluice_domain::history::recorder::Point;
+use sluice_domain::job::{JobId, Term};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::ledger_clock::ClockRecord;
 pub use sluice_domain::ops::{
@@ -257,6 +259,53 @@ pub struct KeepClock {
     pub record: ClockRecord,
     /// Set if an operator has confirmed the wall clock.
     pub confirmed: Option<ClockConfirmation>,
+}
+
+/// An operator marks an alert.
+#[derive(Clone, Debug)]
+pub struct MarkAlert {
+    pub kind: AlertKind,
+    /// Empty for the node.
+    pub subject: String,
+    pub mark: AlertMark,
+    pub actor: String,
+    pub reason: String,
+    pub at: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlertMark {
+    Acknowledged,
+    /// Changes until this time are not notified.
+    SnoozedUntil(Time),
+}
+
+impl MarkAlert {
+    /// As the audit trail names it.
+    pub(crate) fn action(&self) -> &'static str {
+        match self.mark {
+            AlertMark::Acknowledged => "acknowledge",
+            AlertMark::SnoozedUntil(_) => "snooze",
+        }
+    }
+
+    /// As in the audit trail.
+    pub(crate) fn object(&self) -> String {
+        format!("alert:{}:{}", self.kind.name(), self.subject)
+    }
+}
+
+/// A minute of the history. Counters of the ledger are added by the verb itself.
+#[derive(Clone, Debug)]
+pub struct RecordHistory {
+    /// The term and the minute together never go back: a repeat writes nothing.
+    pub term: Term,
+    /// Start of the minute.
+    pub minute: Time,
+    /// What the node has observed.
+    pub points: Vec<Point>,
+    /// Removes the intervals that have expired by this time. `None` while the wall clock is in doubt.
+    pub expire_at: Option<Time>,
 }
 
 /// An operator states that the wall clock is right.

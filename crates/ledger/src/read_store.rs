@@ -69,6 +69,12 @@ macro_rules! read_verbs {
             audit_trail(page: Page) -> Vec<AuditRecord>;
             /// What each source has sent on each day since one (`2026-11-15`).
             source_day_counts(since_day: String) -> Vec<SourceDayCounts>;
+            /// Intervals of a measure, oldest first, at most [`POINTS_MAX`](sluice_domain::history::series::POINTS_MAX).
+            history(query: HistoryQuery) -> Vec<HistoryRow>;
+            /// Counters of the ledger since it was created. Kept with what they count, so they are exact.
+            counter_totals() -> Vec<CounterTotal>;
+            /// Every alert, by kind and subject.
+            alerts() -> Vec<Alert>;
             /// Facts about a contact that policies are evaluated with.
             contact_facts(contact: KeyDigest, channel: Arc<str>, purposes: Vec<Arc<str>>) -> ContactFacts;
             /// Number of effects that count under a cap.
@@ -104,8 +110,10 @@ pub(crate) mod prelude {
     pub use std::sync::Arc;
 
     pub use sluice_domain::access::CredentialKind;
+    pub use sluice_domain::alert::Alert;
     pub use sluice_domain::approval::ApprovalId;
     pub use sluice_domain::duplicate_stats::DuplicateStats;
+    pub use sluice_domain::history::series::{HistoryQuery, HistoryRow};
     pub use sluice_domain::job::JobId;
     pub use sluice_domain::key::KeyDigest;
     pub use sluice_domain::ledger_clock::ClockRecord;

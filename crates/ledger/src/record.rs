@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use sluice_domain::event::MappingWarning;
+use sluice_domain::history::{Labels, Measure};
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::outcome::Failure;
 pub use sluice_domain::record::{
@@ -272,6 +273,14 @@ pub struct MappingWarningCount {
     pub warning: MappingWarning,
     pub count: u64,
     pub last_at: Time,
+}
+
+/// A counter of the ledger since it was created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterTotal {
+    pub measure: Measure,
+    pub labels: Labels,
+    pub total: u64,
 }
 
 /// The keys that seal the ledger, without their values.

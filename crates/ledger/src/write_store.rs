@@ -1,6 +1,7 @@
 //! The write verbs, and what a driver implements for them.
 
 use serde_json::Value;
+use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
 use sluice_domain::event::EventId;
 use sluice_domain::time::Time;
@@ -128,6 +129,11 @@ write_verbs! {
     Audit: audit(AuditEntry) -> ();
     Prune: prune(Prune) -> Pruned;
     KeepClock: keep_clock(KeepClock) -> ();
+    /// Writes a minute of the history. `false` if it is written already.
+    RecordHistory: record_history(RecordHistory) -> bool;
+    KeepAlerts: keep_alerts(AlertChanges) -> ();
+    /// `false` if there is no such alert.
+    MarkAlert: mark_alert(MarkAlert) -> bool;
     /// Returns since when the worker has had this schedule.
     Schedule: schedule(Schedule) -> Time;
     /// Returns events that may have this id; their rows decide. The index of ids belongs to the writer.

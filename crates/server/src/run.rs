@@ -20,6 +20,7 @@ use crate::revisions::{LoadedRevision, Revisions};
 use crate::root_key;
 use crate::safe_mode::SafeModes;
 use crate::unclean_shutdown::{self, RunMarker};
+use crate::watch::Watch;
 use crate::{console, intake, maintain, operate, schedule, work};
 
 /// File in the data directory with the addresses of the running node.
@@ -188,6 +189,7 @@ struct Listeners {
     admin: operate::AdminServer,
     admin_address: SocketAddr,
     operator: operate::Operator,
+    intake_context: intake::IntakeContext,
 }
 
 impl Listeners {
@@ -212,7 +214,7 @@ impl Listeners {
         let intake_address = intake.address().unwrap_or(settings.intake);
 
         let handles =
-            operate::NodeHandles { scheduler: scheduler.clone(), intake: intake_context, safe_modes, metrics };
+            operate::NodeHandles { scheduler: scheduler.clone(), intake: intake_context.clone(), safe_modes, metrics };
         let own_settings = NodeSettings { intake: intake_address, ..settings.clone() };
         let operator = operate::Operator::new(ledger, revisions, clock, handles, own_settings);
         let admin =
@@ -221,7 +223,7 @@ impl Listeners {
                 .map_err(|source| StartError::Listen { what: "admin", address: settings.admin, source })?;
         let admin = admin.with_pages(console::router);
         let admin_address = admin.address().unwrap_or(settings.admin);
-        Ok(Listeners { intake, intake_address, admin, admin_address, operator })
+        Ok(Listeners { intake, intake_address, admin, admin_address, operator, intake_context })
     }
 }
 
@@ -272,8 +274,8 @@ impl Node {
         let targets = crate::pauses::targets(&revisions.current().config, &paused);
         let (intake, admin, operator) = (listeners.intake_address, listeners.admin_address, listeners.operator);
         let replays = operator.replay_batches();
-        let stop = watch::Sender::new(false);
-        let stop_admin = watch::Sender::new(false);
+        let watch = Watch::new(&context, scheduler.clone(), listeners.intake_context);
+        let (stop, stop_admin) = (watch::Sender::new(false), watch::Sender::new(false));
         let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, settings.scheduler);
         Ok(Node {
             intake,
@@ -284,6 +286,7 @@ impl Node {
             rest: vec![
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
                 tokio::spawn(replays.run(stop.subscribe())),
+                tokio::spawn(watch.run(stop_admin.subscribe())),
                 tokio::spawn(maintain::stragglers::run(ledger.clone(), clock.clone(), requeued, stop.subscribe())),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock.clone(), settings.keep, stop.subscribe())),
                 tokio::spawn(listeners.admin.run(stop_admin.subscribe())),

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use sluice_domain::alert::kind::ALERTS;
+use sluice_domain::history::measure::MEASURES;
 use sluice_domain::verify::SecretValue;
 use sluice_server::config::{self, Colours, EnvironmentThenFiles, Files, SecretSource, compile, render_all};
 
@@ -224,6 +226,57 @@ fn every_metric_is_in_the_table() {
     let missing: Vec<_> = known.difference(&listed).collect();
     let invented: Vec<_> = listed.difference(&known).collect();
     assert!(missing.is_empty() && invented.is_empty(), "not listed: {missing:?}\nnot in the source: {invented:?}");
+}
+
+#[test]
+fn every_measure_and_alert_is_in_the_table() {
+    let page = text("docs/observability.md");
+    let cells: Vec<String> =
+        rows(&page, |cell| cell.starts_with('`')).into_iter().map(|cells| cells.join("|")).collect();
+    for spec in &MEASURES {
+        let row = format!("`{}`|{}|{}|{}", spec.name, spec.kind.as_str(), spec.labels.join(", "), spec.about);
+        let row = row.replace("effect class", "[effect class](effects.md)");
+        assert!(cells.contains(&row), "{row} is not in the table of measures");
+    }
+    for spec in &ALERTS {
+        let row = format!("`{}`|{}|{}|", spec.name, spec.severity.as_str(), spec.subject);
+        assert!(cells.iter().any(|cells| cells.starts_with(&row)), "{row} is not in the table of alerts");
+    }
+}
+
+/// Words of a command as a shell splits them: double quotes keep words together.
+fn words(command: &str) -> Vec<String> {
+    let parts = command.split('"').enumerate();
+    let split = |(place, part): (usize, &str)| match place % 2 {
+        0 => part.split_whitespace().map(str::to_owned).collect::<Vec<_>>(),
+        _ => vec![part.to_owned()],
+    };
+    parts.flat_map(split).collect()
+}
+
+#[test]
+fn every_alert_has_a_runbook_whose_commands_are_known() {
+    for spec in &ALERTS {
+        let page = text(&spec.kind.runbook());
+        for section in ["## Meaning", "## First checks", "## Fix", "## Verify"] {
+            assert!(page.contains(section), "{} has no {section}", spec.kind.runbook());
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for (name, page) in pages().into_iter().filter(|(name, _)| name.starts_with("docs/runbooks/")) {
+        let scripts = blocks(&page).into_iter().filter(|(language, _)| *language == "sh");
+        for line in scripts.flat_map(|(_, script)| script.lines().map(str::to_owned).collect::<Vec<_>>()) {
+            let Some(arguments) = line.strip_prefix("sluice ") else { continue };
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"));
+            let output = command.args(words(arguments)).current_dir(directory.path()).output().unwrap();
+            // No node runs there: what counts is that the command line is understood.
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_ne!(output.status.code(), Some(2), "{name}: {line}\n{said}");
+            count += 1;
+        }
+    }
+    assert!(count > 50, "only {count} commands were found");
 }
 
 #[test]

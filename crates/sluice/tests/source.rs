@@ -8,7 +8,7 @@ const FUNCTION_LINES_MAX: usize = 60;
 /// Arguments of a function, without `self`.
 const ARGUMENTS_MAX: usize = 5;
 /// Files and directories of the path, and beside it what starts and operates a node.
-const CHECKED: [&str; 11] = [
+const CHECKED: [&str; 12] = [
     "crates/domain/src",
     "crates/ledger/src",
     "crates/connectors/src",
@@ -19,6 +19,7 @@ const CHECKED: [&str; 11] = [
     "crates/server/src/console",
     "crates/server/src/operate",
     "crates/server/src/maintain",
+    "crates/server/src/watch",
     "crates/server/src/run.rs",
 ];
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sluice_domain::duplicate_stats::{self, DuplicateStats};
 use sluice_domain::event::{EventId, next_generation};
+use sluice_domain::history::Measure;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{Failure, FailureClass};
@@ -94,6 +95,7 @@ impl Store {
             return self.duplicate(now, &event, owner, MatchedBy::Content);
         }
         if let Some(owner) = expired {
+            self.history.add(Measure::LateDuplicates, &event.source, "");
             self.note_lateness(&event, owner, true);
         }
         let quarantine = event.quarantine.clone();
@@ -164,7 +166,7 @@ impl Store {
             return self.duplicate(now, &event, owner, by);
         }
         if event.clash == ClashPolicy::Drop {
-            self.source_day(now, &event).clashes += 1;
+            self.count_clash(now, &event);
             self.keep_variant(&event, owner, None);
             let mut answer = self.duplicate(now, &event, owner, by);
             if let Acceptance::Duplicate(duplicate) = &mut answer {
@@ -187,7 +189,7 @@ impl Store {
         if let Some(same) = self.content_owner(&event) {
             return self.duplicate(now, &event, same, MatchedBy::Content);
         }
-        self.source_day(now, &event).clashes += 1;
+        self.count_clash(now, &event);
         self.keep_variant(&event, owner, Some(self.last_seq + 1));
         let clash = (event.clash == ClashPolicy::Quarantine).then(|| key_clash(first_id));
         let quarantine = event.quarantine.clone().or(clash);
@@ -207,10 +209,16 @@ impl Store {
             clash: false,
             jobs: first.job_ids().filter_map(|id| self.jobs.get(&id)).map(|job| job.record.clone()).collect(),
         };
+        self.history.add(Measure::Duplicates, &event.source, "");
         let counts = self.source_day(now, event);
         counts.duplicates += 1;
         counts.by_content += u64::from(by == MatchedBy::Content);
         Acceptance::Duplicate(duplicate)
+    }
+
+    fn count_clash(&mut self, now: Time, event: &NewEvent) {
+        self.history.add(Measure::Clashes, &event.source, "");
+        self.source_day(now, event).clashes += 1;
     }
 
     fn note_lateness(&mut self, event: &NewEvent, owner: EventSeq, after_expiry: bool) {
@@ -268,6 +276,9 @@ impl Store {
                 ..event.queued(job, JobId(self.last_job), now)
             };
             self.lanes.update(None, LanePlace::of(&record));
+            if let Some(measure) = Measure::of_job_end(state, 0) {
+                self.history.add(measure, &record.worker, state.as_str());
+            }
             self.jobs.push(record.id, JobRow { record, effects: Vec::new(), attempts: Vec::new() });
         }
         self.owners.entry(event.key.0).or_default().push(seq);
@@ -280,6 +291,7 @@ impl Store {
         if let Some(content) = event.signed_content {
             self.signed_contents.insert(content.0, seq);
         }
+        self.history.add(Measure::Accepted, &event.source, "");
         self.source_day(now, &event).accepted += 1;
         for warning in &event.warnings {
             let (count, last_at) = self.mapping_warnings.entry((event.source.clone(), warning.clone())).or_default();

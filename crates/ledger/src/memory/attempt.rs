@@ -1,5 +1,6 @@
 //! Attempts: the intent before a call, and the settlement after it.
 
+use sluice_domain::history::Measure;
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::policy::CapReservation;
 use sluice_domain::time::Time;
@@ -10,7 +11,7 @@ use crate::fence::JobGuard;
 use crate::op::{
     Begin, BeginResult, CappedBeginResult, ChargeResult, EffectSettlement, RetryCharge, Settle, Settlement,
 };
-use crate::record::JobRecord;
+use crate::record::{AttemptKind, JobRecord};
 
 impl Store {
     /// Records the intent of an attempt, if every cap has room for its effect.
@@ -106,6 +107,14 @@ impl Store {
         });
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let settled = effect.clone();
+        let call = attempt.as_ref().filter(|attempt| attempt.kind == AttemptKind::Call);
+        let called = settled.as_ref().and_then(|settled| job.effects.iter().find(|row| row.begin.key == settled.key));
+        if let (Some(call), Some(called)) = (call, called) {
+            self.history.add(Measure::Attempts, &called.begin.destination, call.outcome);
+            if settled.as_ref().is_some_and(|settled| settled.state == EffectState::Applied) {
+                self.history.add(Measure::Effects, &called.begin.destination, called.begin.class.as_str());
+            }
+        }
         let released = effect.and_then(|effect| job.settle_effect(effect, at));
         job.attempts.extend(attempt.map(|attempt| AttemptRow { n, ended_at: at, attempt }));
         released.into_iter().for_each(|key| self.release_caps(key));
@@ -118,8 +127,13 @@ impl Store {
     pub(super) fn change(&mut self, id: JobId, change: impl FnOnce(&mut JobRecord)) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let before = LanePlace::of(&job.record);
+        let state_before = job.record.state;
         change(&mut job.record);
         self.lanes.update(before, LanePlace::of(&job.record));
+        let JobRecord { state, replays, ref worker, .. } = job.record;
+        if let Some(measure) = Measure::of_job_end(state, replays).filter(|_| state != state_before) {
+            self.history.add(measure, worker, state.as_str());
+        }
     }
 
     /// Removes retries that do not count any more. Returns their number.

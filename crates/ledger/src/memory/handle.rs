@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use serde_json::Value;
+use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
 use sluice_domain::event::EventId;
 use sluice_domain::pseudonym::PseudonymKey;
@@ -243,6 +244,19 @@ impl WriteStore for Batch<'_> {
     fn keep_clock(&mut self, keep: &KeepClock) -> Result<()> {
         self.store.keep_clock(keep);
         Ok(())
+    }
+
+    fn record_history(&mut self, record: &RecordHistory) -> Result<bool> {
+        Ok(self.store.record_history(record))
+    }
+
+    fn keep_alerts(&mut self, changes: &AlertChanges) -> Result<()> {
+        self.store.keep_alerts(changes);
+        Ok(())
+    }
+
+    fn mark_alert(&mut self, mark: &MarkAlert) -> Result<bool> {
+        Ok(self.store.mark_alert(mark))
     }
 
     fn schedule(&mut self, schedule: &Schedule) -> Result<Time> {

@@ -5,9 +5,11 @@
 
 mod accept;
 mod access;
+mod alerts;
 mod approvals;
 mod attempt;
 mod handle;
+mod history;
 mod lanes;
 mod operate;
 mod policy;
@@ -22,6 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_domain::alert::{Alert, AlertKind};
 use sluice_domain::event::EventId;
 use sluice_domain::event::MappingWarning;
 use sluice_domain::hash::Map;
@@ -85,6 +88,8 @@ pub struct Store {
     users: BTreeMap<String, UserRecord>,
     credentials: access::Credentials,
     last_credential: i64,
+    history: history::HistoryRows,
+    alerts: BTreeMap<(AlertKind, String), Alert>,
     last_seq: EventSeq,
     last_job: i64,
     term: Term,

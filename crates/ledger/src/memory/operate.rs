@@ -149,12 +149,14 @@ impl Store {
     pub fn drop_jobs(&mut self, drop: &DropJobs) -> Vec<ChangedJob> {
         let mut changed = Vec::new();
         for id in &drop.jobs {
-            let Some(job) = self.jobs.get_mut(id) else { continue };
-            if matches!(job.record.state, JobState::Dead | JobState::Unknown) {
-                (job.record.state, job.record.updated_at) = (JobState::Dropped, drop.at);
-                job.record.finished_at = Some(drop.at);
-                changed.push((*id, job.record.worker.clone()));
-            }
+            let droppable = |job: &JobRecord| matches!(job.state, JobState::Dead | JobState::Unknown);
+            let Some(worker) = self.job(*id).filter(|job| droppable(job)).map(|job| job.worker.clone()) else {
+                continue;
+            };
+            self.change(*id, |job| {
+                (job.state, job.updated_at, job.finished_at) = (JobState::Dropped, drop.at, Some(drop.at));
+            });
+            changed.push((*id, worker));
         }
         for (id, _) in &changed {
             self.marks.retain(|_, mark| mark.job != *id);

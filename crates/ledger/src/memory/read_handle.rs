@@ -141,6 +141,18 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().source_day_counts(&since_day))
     }
 
+    async fn history(&self, query: HistoryQuery) -> Result<Vec<HistoryRow>> {
+        Ok(self.lock().history(&query))
+    }
+
+    async fn counter_totals(&self) -> Result<Vec<CounterTotal>> {
+        Ok(self.lock().counter_totals())
+    }
+
+    async fn alerts(&self) -> Result<Vec<Alert>> {
+        Ok(self.lock().alerts())
+    }
+
     async fn contact_facts(
         &self,
         contact: KeyDigest,

@@ -1,10 +1,12 @@
 //! Accepts: the owner of a key, duplicates, and other contents under the same key.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 use sluice_domain::duplicate_stats;
 use sluice_domain::event::{EventId, next_generation};
+use sluice_domain::history::Measure;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::mutant::Mutant;
@@ -142,6 +144,7 @@ impl Batch<'_, '_> {
             return self.duplicate(event, &owner, MatchedBy::Content);
         }
         if let Some(owner) = &expired {
+            self.counts.add(Measure::LateDuplicates, &event.source, "");
             self.note_lateness(event, owner, Lateness::AfterExpiry);
         }
         let generation = next_generation(expired.map(|owner| owner.generation));
@@ -194,7 +197,7 @@ impl Batch<'_, '_> {
             return self.duplicate(event, &owner, by);
         }
         if event.clash == ClashPolicy::Drop {
-            self.source_day(&event.source).clashes += 1;
+            self.count_clash(&event.source);
             self.keep_variant(event, &owner, None)?;
             let mut answer = self.duplicate(event, &owner, by)?;
             if let Acceptance::Duplicate(duplicate) = &mut answer {
@@ -215,7 +218,7 @@ impl Batch<'_, '_> {
         if let Some(same) = self.content_owner(event)? {
             return self.duplicate(event, &same, MatchedBy::Content);
         }
-        self.source_day(&event.source).clashes += 1;
+        self.count_clash(&event.source);
         self.keep_variant(event, &owner, Some(self.counters.next_seq))?;
         let clash = (event.clash == ClashPolicy::Quarantine).then(|| key_clash(&owner));
         let quarantine = event.quarantine.as_ref().or(clash.as_ref());
@@ -226,6 +229,7 @@ impl Batch<'_, '_> {
         let first =
             self.cached(include_str!("sql/event.sql"))?.query_row([owner.seq], |row| self.reader().event_row(row))?;
         let jobs = self.reader().jobs_of_event(&first)?;
+        self.counts.add(Measure::Duplicates, &event.source, "");
         let counts = self.source_day(&event.source);
         counts.duplicates += 1;
         counts.by_content += u64::from(by == MatchedBy::Content);
@@ -239,6 +243,11 @@ impl Batch<'_, '_> {
             clash: false,
             jobs,
         }))
+    }
+
+    fn count_clash(&mut self, source: &Arc<str>) {
+        self.counts.add(Measure::Clashes, source, "");
+        self.source_day(source).clashes += 1;
     }
 
     fn note_lateness(&mut self, event: &KeyedEvent<'_>, owner: &Owner, kind: Lateness) {
@@ -339,6 +348,7 @@ impl Batch<'_, '_> {
         self.counters.next_job += i64::from(jobs);
         self.index_event(event, (entry.key, id), seq);
         self.content_undo.extend(self.contents.insert(content_of(event), seq, event.received_at));
+        self.counts.add(Measure::Accepted, &event.source, "");
         self.source_day(&event.source).accepted += 1;
         for warning in &event.warnings {
             *self.mapping_warnings.entry((event.source.clone(), warning.clone())).or_default() += 1;
@@ -407,6 +417,9 @@ impl Batch<'_, '_> {
                 revision: &event.revision,
                 wait: "",
             });
+            if let Some(measure) = Measure::of_job_end(state, 0) {
+                self.counts.add(measure, &job.worker, state.as_str());
+            }
         }
         Ok(())
     }

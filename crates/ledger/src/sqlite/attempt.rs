@@ -1,7 +1,9 @@
 //! Attempts: the intent before a call, and the settlement after it.
 
 use rusqlite::params;
+use sluice_domain::history::Measure;
 use sluice_domain::job::{EffectState, JobState};
+use sluice_domain::outcome::EffectClass;
 use sluice_domain::policy::CapReservation;
 use sluice_domain::wait::WaitReason;
 use sluice_domain::worker::LaneOrder;
@@ -50,7 +52,7 @@ impl Batch<'_, '_> {
             head.mac(self.key_store)
         ])?;
         self.update_deferred(&head, None)?;
-        self.move_total(&head.total, TotalRef { state: JobState::Running, wait: "", ..head.total.as_ref() });
+        self.move_total(&head, TotalRef { state: JobState::Running, wait: "", ..head.total.as_ref() });
         Ok(GO)
     }
 
@@ -156,7 +158,7 @@ impl Batch<'_, '_> {
             wait,
             ..head.total.as_ref()
         };
-        self.move_total(&head.total, settled);
+        self.move_total(&head, settled);
         Ok(())
     }
 
@@ -169,6 +171,7 @@ impl Batch<'_, '_> {
         begin: Option<&Begin>,
     ) -> rusqlite::Result<()> {
         let earlier = self.find_effect(head, settled.key)?;
+        self.count_attempt(settlement, begin, earlier.as_ref());
         let mut effect = match (earlier, begin) {
             (earlier, Some(begin)) => {
                 if earlier.is_none() {
@@ -192,6 +195,21 @@ impl Batch<'_, '_> {
             self.release_caps(settled.key)?;
         }
         Ok(())
+    }
+
+    /// Counts a call of the destination that its effect has.
+    fn count_attempt(&mut self, settlement: &Settlement, begin: Option<&Begin>, earlier: Option<&EffectColumns>) {
+        let call = settlement.attempt.as_ref().filter(|attempt| attempt.kind == AttemptKind::Call);
+        let applied = settlement.effect.as_ref().is_some_and(|effect| effect.state == EffectState::Applied);
+        let destination = begin.map(|begin| &*begin.destination).or(earlier.map(|effect| &*effect.destination));
+        if let (Some(call), Some(destination)) = (call, destination) {
+            self.counts.add(Measure::Attempts, destination, call.outcome);
+            let stored = earlier.and_then(|effect| EffectClass::parse(&effect.class));
+            let class = begin.map(|begin| begin.class).or(stored);
+            if let Some(class) = class.filter(|_| applied) {
+                self.counts.add(Measure::Effects, destination, class.as_str());
+            }
+        }
     }
 
     fn insert_attempt(

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
 use sluice_domain::event::MappingWarning;
+use sluice_domain::history::Measure;
 use sluice_domain::job::{JobId, JobState, Term};
 use sluice_domain::outcome::Failure;
 use sluice_domain::time::Time;
 
 use super::content_cache::{ContentCache, Undo};
+use super::counters::CounterChanges;
 use super::key_index::KeyIndex;
 use super::key_store::{Changes, KeyStore, Sealer};
 use super::mac::{JobColumns, Mac};
@@ -59,6 +61,7 @@ pub(super) struct Batch<'a, 'c> {
     /// Conversions that lost something, by source.
     pub mapping_warnings: BTreeMap<(Arc<str>, MappingWarning), i64>,
     pub totals: TotalChanges,
+    pub counts: CounterChanges,
     /// Whether the batch changes what all nodes must agree on.
     pub is_change: bool,
     /// The change sequence after such a batch.
@@ -84,6 +87,7 @@ pub(super) struct JobHead {
     /// `None` for a job that is older than the counts.
     pub effect_rows: Option<u32>,
     pub attempt_rows: Option<u32>,
+    pub replays: u32,
     /// Sealed result of the job.
     pub result: Option<Vec<u8>>,
     /// The event and the place of the job among its jobs.
@@ -146,6 +150,7 @@ impl Batch<'_, '_> {
             let seq = self.cached(bump)?.query_row([], |row| row.get::<_, i64>(0))?;
             self.change_seq = Some(seq.unsigned_abs());
         }
+        self.counts.write(self.connection)?;
         self.totals.write(self.connection)
     }
 
@@ -191,10 +196,13 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    /// Counts a job under another kind.
-    pub fn move_total(&mut self, from: &TotalKey, to: TotalRef<'_>) {
-        self.totals.remove(from.as_ref());
+    /// Counts a job under another kind, and its end.
+    pub fn move_total(&mut self, head: &JobHead, to: TotalRef<'_>) {
+        self.totals.remove(head.total.as_ref());
         self.totals.add(to);
+        if let Some(measure) = Measure::of_job_end(to.state, head.replays) {
+            self.counts.add(measure, to.worker, to.state.as_str());
+        }
     }
 
     /// The key of a contact, or the tenant's if there is none.
@@ -241,6 +249,7 @@ impl JobHead {
             created_at: row.get(11)?,
             effect_rows: row.get(12)?,
             attempt_rows: row.get(13)?,
+            replays: row.get(18)?,
             result: row.get(14)?,
             identity: StableId { owner: row.get(15)?, index: row.get(16)? },
         })

@@ -1,7 +1,6 @@
 //! The embedded driver: one SQLite file, one writer thread, a few readers.
 
 mod accept;
-mod access;
 mod approvals;
 mod attempt;
 mod backlog;
@@ -12,8 +11,10 @@ mod checkpoint;
 mod contacts;
 mod content_cache;
 mod content_owner;
+mod counters;
 mod effect;
 mod event_lists;
+mod history;
 mod inspect;
 mod key_index;
 mod key_store;
@@ -60,7 +61,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 19;
+const SCHEMA_VERSION: i64 = 21;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -79,6 +80,8 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0015_failure_class.sql"),
     include_str!("sql/0016_mapping_warnings.sql"),
     include_str!("sql/0017_schedule_clock.sql"),
+    include_str!("sql/0020_history.sql"),
+    include_str!("sql/0021_alerts.sql"),
     include_str!("sql/0022_users.sql"),
     include_str!("sql/0023_credentials.sql"),
 ];

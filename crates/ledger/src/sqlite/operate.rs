@@ -46,7 +46,7 @@ impl Batch<'_, '_> {
                 wait: "",
                 ..head.total.as_ref()
             };
-            self.move_total(&head.total, queued);
+            self.move_total(&head, queued);
             changed.push((*id, head.total.worker));
             self.log(replay.at, &replay.actor, "replay", &id.to_string(), &replay.reason)?;
         }
@@ -98,7 +98,7 @@ impl Batch<'_, '_> {
         }
         let (state, dead_letter_queue) = (JobState::Queued, "");
         let queued = TotalRef { state, destination: &destination, dead_letter_queue, wait: "", ..head.total.as_ref() };
-        self.move_total(&head.total, queued);
+        self.move_total(&head, queued);
         let detail = format!("{word}: {}", resolve.reason);
         self.log(resolve.at, &resolve.actor, "resolve", &resolve.job.to_string(), &detail)?;
         Ok(vec![(resolve.job, head.total.worker)])
@@ -113,7 +113,7 @@ impl Batch<'_, '_> {
             };
             self.cached(include_str!("sql/drop_job.sql"))?.execute(params![id.0, drop.at.0])?;
             self.cached(include_str!("sql/release_marks.sql"))?.execute([id.0])?;
-            self.move_total(&head.total, TotalRef { state: JobState::Dropped, ..head.total.as_ref() });
+            self.move_total(&head, TotalRef { state: JobState::Dropped, ..head.total.as_ref() });
             changed.push((*id, head.total.worker));
             self.log(drop.at, &drop.actor, "drop", &id.to_string(), &drop.reason)?;
         }

@@ -122,7 +122,7 @@ impl Batch<'_, '_> {
         ])?;
         let destination = effect.destination.as_str();
         let queued = TotalRef { state: JobState::Queued, destination, dead_letter_queue: "", ..head.total.as_ref() };
-        self.move_total(&head.total, queued);
+        self.move_total(&head, queued);
         Ok(Some((straggler.job, head.total.worker)))
     }
 }

@@ -2,6 +2,7 @@
 
 use rusqlite::params;
 use serde_json::Value;
+use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
 use sluice_domain::event::EventId;
 use sluice_domain::replay::Reapply;
@@ -123,6 +124,18 @@ impl WriteStore for Batch<'_, '_> {
 
     fn keep_clock(&mut self, keep: &KeepClock) -> Result<()> {
         self.write_clock(keep)
+    }
+
+    fn record_history(&mut self, record: &RecordHistory) -> Result<bool> {
+        self.write_history(record)
+    }
+
+    fn keep_alerts(&mut self, changes: &AlertChanges) -> Result<()> {
+        self.write_alerts(changes)
+    }
+
+    fn mark_alert(&mut self, mark: &MarkAlert) -> Result<bool> {
+        self.write_alert_mark(mark)
     }
 
     fn schedule(&mut self, schedule: &Schedule) -> Result<Time> {

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use super::batch::{Batch, Counters};
 use super::checkpoint::Checkpointer;
 use super::content_cache::ContentCache;
+use super::counters::CounterChanges;
 use super::key_index::{self, KeyIndex};
 use super::key_store::{Changes, KeyStore};
 use super::new_jobs::InsertedEvent;
@@ -205,6 +206,7 @@ impl Writer {
             lateness: BTreeMap::new(),
             mapping_warnings: BTreeMap::new(),
             totals: TotalChanges::default(),
+            counts: CounterChanges::default(),
             is_change: false,
             change_seq: None,
         };

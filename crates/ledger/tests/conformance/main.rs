@@ -5,6 +5,7 @@
 mod accept;
 mod access;
 mod agreement;
+mod alerts;
 mod attempt;
 mod backlog;
 mod budget;
@@ -13,6 +14,7 @@ mod fencing;
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
 mod guard;
+mod history;
 mod inside;
 mod keys;
 mod lifecycle;
@@ -172,6 +174,17 @@ macro_rules! suite {
                 a_settlement_without_a_call_needs_a_job_that_is_not_running
                 a_newer_owner_settles_an_interrupted_job_that_has_no_intent
                 a_replay_keeps_the_term_and_the_destination_unless_the_step_changes
+            ]
+            alerts [
+                an_alert_is_kept_over_a_restart
+                marks_of_operators_are_kept_until_the_alert_fires_again
+            ]
+            history [
+                counters_follow_what_the_ledger_does
+                a_minute_is_kept_as_minute_hour_and_day
+                a_repeated_minute_changes_nothing
+                what_was_counted_before_a_crash_is_in_the_next_minute
+                expired_intervals_are_removed_unless_the_clock_is_in_doubt
             ]
             totals [
                 totals_follow_every_change_of_a_job

@@ -7,6 +7,7 @@
 //! If the process dies here: for a running node see `run`; every other command is done or has not happened.
 
 mod access;
+mod alerts;
 mod apply;
 mod approvals;
 mod check;
@@ -21,6 +22,7 @@ mod flow;
 mod guards;
 mod jobs;
 mod keys;
+mod latency;
 mod lists;
 mod node_access;
 mod plan;
@@ -79,6 +81,10 @@ pub enum NodeCommand {
     Sources(endpoints::Sources),
     /// Show destinations and their gates
     Destinations(endpoints::Destinations),
+    /// List, acknowledge, snooze and test alerts
+    Alerts(alerts::Alerts),
+    /// Show latencies of the last minutes, hours or days
+    Latency(latency::Latency),
     /// Pause a source, a queue, a worker, a destination or replays; survives restarts
     Pause(control::Pause),
     /// Resume a paused target
@@ -129,6 +135,8 @@ impl NodeCommand {
             NodeCommand::Replays(command) => command.run(),
             NodeCommand::Sources(command) => command.run(),
             NodeCommand::Destinations(command) => command.run(),
+            NodeCommand::Alerts(command) => command.run(),
+            NodeCommand::Latency(command) => command.run(),
             NodeCommand::Pause(command) => command.run(),
             NodeCommand::Resume(command) => command.run(),
             NodeCommand::Approvals(command) => command.run(),

@@ -10,6 +10,9 @@ use crate::operate::views::{Status, WaitView};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  sluice status\n  sluice status --url https://sluice.internal:8081 --json")]
 pub struct StatusCommand {
+    /// Show the north stars instead: idempotent effects, replay success, latency, duplicates
+    #[arg(long)]
+    north_stars: bool,
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
@@ -19,6 +22,10 @@ pub struct StatusCommand {
 impl StatusCommand {
     pub fn run(self) -> Result<(), CliError> {
         self.reach.run(async |client| {
+            if self.north_stars {
+                let answer = client.get("/north-stars", &[]).await?;
+                return render_north_stars(&answer, self.format);
+            }
             let answer = client.get("/status", &[]).await?;
             if self.format.json {
                 print::json(&answer)
@@ -27,6 +34,18 @@ impl StatusCommand {
             }
         })
     }
+}
+
+fn render_north_stars(answer: &serde_json::Value, format: Format) -> Result<(), CliError> {
+    let Some(stars) = format.read::<std::collections::BTreeMap<String, f64>>(answer)? else { return Ok(()) };
+    if stars.is_empty() {
+        return print::print("Nothing is known yet: the first minute of the history is not over.");
+    }
+    let mut table = Table::new([Column::Wrap("NORTH STAR"), Column::Number("VALUE")]);
+    for (name, value) in &stars {
+        table.row([Cell::from(name.as_str()), format!("{value:.3}").into()]);
+    }
+    print::print(&table.render())
 }
 
 /// Jobs that do not run, by the reason.

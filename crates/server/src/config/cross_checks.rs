@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
+use sluice_domain::alert;
 use sluice_domain::flow::Flow;
 use sluice_domain::template::Template;
 
@@ -36,7 +37,7 @@ pub(super) fn check_playbooks(
     let open = flows.values().any(|flow| is_open(&flow.value));
     for placed in workers.values() {
         let (Some(on), Some(span)) = (&placed.value.worker.on, placed.value.on) else { continue };
-        if known.contains(&on.as_str()) || open {
+        if known.contains(&on.as_str()) || open || on == alert::EVENT_TYPE {
             continue;
         }
         let hint = match did_you_mean(on, known.iter().copied()) {

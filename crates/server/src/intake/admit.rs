@@ -56,7 +56,7 @@ impl Shared {
             let max = self.settings.connections_per_address_max;
             tracing::warn!(%address, max, "too many connections of one address; if it is a reverse proxy, name it in --trusted-proxies");
         }
-        self.context.metrics.intake("", "address-limited", Duration::ZERO);
+        self.context.metrics.refused("", "address-limited", Duration::ZERO);
         let _ = stream.try_write(TOO_MANY_CONNECTIONS);
         None
     }

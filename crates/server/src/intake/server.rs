@@ -153,7 +153,7 @@ impl Shared {
                 return taken.unwrap_or_else(|problem| problem.response());
             }
             let problem = no_flow(&live, request.method(), path);
-            self.context.metrics.intake("", problem.code, started.elapsed());
+            self.context.metrics.refused("", problem.code, started.elapsed());
             return problem.response();
         };
         let flow = flow.clone();
@@ -164,7 +164,7 @@ impl Shared {
             }
             Err(problem) => {
                 let problem = if flow.verify.is_some() { self.charge(&caller, problem) } else { problem };
-                self.context.metrics.intake(&flow.source, problem.code, started.elapsed());
+                self.context.metrics.refused(&flow.source, problem.code, started.elapsed());
                 self.refuse(&flow, &caller, &problem);
                 problem.response()
             }
@@ -266,6 +266,7 @@ impl Shared {
                 }
                 Acceptance::Duplicate(first) => {
                     self.context.metrics.duplicates.get_or_create(&labels()).inc();
+                    self.context.metrics.idempotency_hits.inc();
                     if first.clash {
                         self.context.metrics.clashes.get_or_create(&labels()).inc();
                         tracing::warn!(source = %flow.source, event = %first.id, "key clash: same key, different payload; first one kept");

@@ -3,14 +3,20 @@
 //! Labels are names from the configuration and fixed words: never an email address, a key or an event id.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+
+use sluice_domain::alert::Alert;
+
+use super::history::OpenMinute;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct IntakeLabels {
@@ -83,12 +89,50 @@ pub struct SourceLabels {
     pub source: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct QueueLabels {
+    pub queue: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct AlertLabels {
+    pub alert: &'static str,
+    /// critical or warning.
+    pub severity: &'static str,
+    pub subject: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct NorthStarLabels {
+    pub name: &'static str,
+}
+
+/// Label of an exemplar: the trace that a duration belongs to.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct TraceLabels {
+    pub trace_id: String,
+}
+
+type TracedHistogram = HistogramWithExemplars<TraceLabels>;
+
+/// A trace id of W3C has so many characters. Other text is no trace id.
+const TRACE_ID_LENGTH: usize = 32;
+
+fn trace_labels(trace: &str) -> Option<TraceLabels> {
+    let is_trace_id = trace.len() == TRACE_ID_LENGTH && trace.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_trace_id.then(|| TraceLabels { trace_id: trace.to_owned() })
+}
+
 fn fast() -> Histogram {
     Histogram::new(exponential_buckets(0.000_25, 2.0, 16))
 }
 
 fn slow() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 20))
+}
+
+fn slow_traced() -> TracedHistogram {
+    HistogramWithExemplars::new(exponential_buckets(0.001, 2.0, 20))
 }
 
 /// All metrics. Cheap to clone.
@@ -98,6 +142,10 @@ pub struct Metrics(Arc<Inner>);
 #[derive(Debug)]
 pub struct Inner {
     registry: Registry,
+    /// Metrics whose names have no prefix.
+    plain_names: Registry,
+    /// What is written to the history.
+    pub(crate) history: OpenMinute,
     pub intake_requests: Family<IntakeLabels, Counter>,
     /// From the request head to the response.
     pub intake_seconds: Histogram,
@@ -109,9 +157,11 @@ pub struct Inner {
     /// Events whose jobs are dead letters from the start.
     pub quarantined: Family<SourceLabels, Counter>,
     pub attempts: Family<AttemptLabels, Counter>,
-    pub attempt_seconds: Family<DestinationLabels, Histogram, fn() -> Histogram>,
+    pub attempt_seconds: Family<DestinationLabels, TracedHistogram, fn() -> TracedHistogram>,
     /// From receiving the request to the applied effect.
-    pub effect_seconds: Family<DestinationLabels, Histogram, fn() -> Histogram>,
+    pub effect_seconds: Family<DestinationLabels, TracedHistogram, fn() -> TracedHistogram>,
+    /// From accepting the event to the first run of its job.
+    pub queue_seconds: Family<WorkerLabels, Histogram, fn() -> Histogram>,
     pub jobs: Family<JobLabels, Counter>,
     pub dead_letters: Family<DeadLabels, Counter>,
     pub replays: Counter,
@@ -127,6 +177,22 @@ pub struct Inner {
     pub depth: Family<DepthLabels, Gauge>,
     /// As of the last scrape.
     pub oldest_seconds: Family<WorkerLabels, Gauge>,
+    /// Dead and unknown jobs, as of the last scrape.
+    pub dead_letter_depth: Family<QueueLabels, Gauge>,
+    pub oldest_dead_letter_seconds: Family<QueueLabels, Gauge>,
+    /// 0 closed, 1 half-open, 2 open.
+    pub breakers: Family<DestinationLabels, Gauge>,
+    /// 1 if paused.
+    pub paused: Family<DestinationLabels, Gauge>,
+    pub approvals_pending: Gauge,
+    /// As of the last scrape.
+    pub north_stars: Family<NorthStarLabels, Gauge<f64, AtomicU64>>,
+    /// Firing alerts by kind, severity and subject.
+    pub alerts_firing: Family<AlertLabels, Gauge>,
+    /// The same as the sum of `attempts`, `duplicates` and `dead_letter_depth`, under the names of published dashboards.
+    pub contact_attempts: Counter,
+    pub idempotency_hits: Counter,
+    pub contact_dlq_depth: Gauge,
     pub in_flight: Gauge,
     pub jobs_in_memory: Gauge,
     pub ledger_commits: Gauge,
@@ -153,6 +219,8 @@ impl Metrics {
     pub fn new() -> Metrics {
         let mut inner = Inner {
             registry: Registry::with_prefix("sluice"),
+            plain_names: Registry::default(),
+            history: OpenMinute::default(),
             intake_requests: Family::default(),
             intake_seconds: fast(),
             intake_bytes: Counter::default(),
@@ -161,8 +229,9 @@ impl Metrics {
             unknown_fields: Family::default(),
             quarantined: Family::default(),
             attempts: Family::default(),
-            attempt_seconds: Family::new_with_constructor(slow),
-            effect_seconds: Family::new_with_constructor(slow),
+            attempt_seconds: Family::new_with_constructor(slow_traced),
+            effect_seconds: Family::new_with_constructor(slow_traced),
+            queue_seconds: Family::new_with_constructor(slow),
             jobs: Family::default(),
             dead_letters: Family::default(),
             replays: Counter::default(),
@@ -172,6 +241,16 @@ impl Metrics {
             gates: Family::default(),
             depth: Family::default(),
             oldest_seconds: Family::default(),
+            dead_letter_depth: Family::default(),
+            oldest_dead_letter_seconds: Family::default(),
+            breakers: Family::default(),
+            paused: Family::default(),
+            approvals_pending: Gauge::default(),
+            north_stars: Family::default(),
+            alerts_firing: Family::default(),
+            contact_attempts: Counter::default(),
+            idempotency_hits: Counter::default(),
+            contact_dlq_depth: Gauge::default(),
             in_flight: Gauge::default(),
             jobs_in_memory: Gauge::default(),
             ledger_commits: Gauge::default(),
@@ -211,12 +290,32 @@ impl Metrics {
         r.register("gate_changes", "Breakers and pauses, by destination", inner.gates.clone());
         r.register("jobs_live", "Live jobs, by worker and state", inner.depth.clone());
         r.register("oldest_job_seconds", "Age of the oldest live job, by worker", inner.oldest_seconds.clone());
+        r.register(
+            "queue_seconds",
+            "From accepting the event to the first run of its job, by worker",
+            inner.queue_seconds.clone(),
+        );
+        r.register("dead_letter_depth", "Dead and unknown jobs, by dead-letter queue", inner.dead_letter_depth.clone());
+        r.register(
+            "oldest_dead_letter_seconds",
+            "Age of the oldest dead letter, by dead-letter queue",
+            inner.oldest_dead_letter_seconds.clone(),
+        );
+        r.register("breaker", "Circuit breaker by destination: 0 closed, 1 half-open, 2 open", inner.breakers.clone());
+        r.register("destination_paused", "Whether a destination is paused: 0 or 1", inner.paused.clone());
+        r.register("north_star", "North stars, by name", inner.north_stars.clone());
+        r.register("alerts_firing", "Firing alerts, by kind, severity and subject", inner.alerts_firing.clone());
+        r.register("approvals_pending", "Pending approvals", inner.approvals_pending.clone());
         r.register("jobs_running", "Running jobs", inner.in_flight.clone());
         r.register("jobs_in_memory", "Jobs in memory", inner.jobs_in_memory.clone());
         r.register("ledger_commits", "Transactions of the ledger since the start", inner.ledger_commits.clone());
         r.register("ledger_operations", "Operations of the ledger since the start", inner.ledger_operations.clone());
         r.register("ledger_queue", "Operations waiting for the writer", inner.ledger_queue.clone());
         r.register("ledger_wal_pages", "Pages in the write-ahead log", inner.ledger_wal_pages.clone());
+        let plain = &mut inner.plain_names;
+        plain.register("contact_attempts", "Attempts, over all destinations", inner.contact_attempts.clone());
+        plain.register("idempotency_hits", "Duplicates, over all sources", inner.idempotency_hits.clone());
+        plain.register("contact_dlq_depth", "Dead and unknown jobs, over all queues", inner.contact_dlq_depth.clone());
         Metrics(Arc::new(inner))
     }
 
@@ -225,6 +324,19 @@ impl Metrics {
             .get_or_create(&IntakeLabels { source: source.to_owned(), outcome: outcome.to_owned() })
             .inc();
         self.intake_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Counts a rejected request.
+    pub fn refused(&self, source: &str, code: &'static str, took: Duration) {
+        self.intake(source, code, took);
+        self.history.refused(source, code);
+    }
+
+    pub fn queue_wait(&self, worker: &str, since_accepted: Duration) {
+        self.queue_seconds
+            .get_or_create(&WorkerLabels { worker: worker.to_owned() })
+            .observe(since_accepted.as_secs_f64());
+        self.history.started(worker, since_accepted);
     }
 
     pub fn mark(&self, worker: &str, set: bool) {
@@ -240,17 +352,24 @@ impl Metrics {
         self.policies.get_or_create(&PolicyLabels { policy, rule, decision }).inc();
     }
 
-    pub fn attempt(&self, destination: &str, outcome: &'static str, took: Duration) {
+    /// `trace` is the trace id of the event.
+    pub fn attempt(&self, destination: &str, outcome: &'static str, took: Duration, trace: &str) {
         let labels = AttemptLabels { destination: destination.to_owned(), outcome };
         self.attempts.get_or_create(&labels).inc();
+        self.contact_attempts.inc();
         let labels = DestinationLabels { destination: labels.destination };
-        self.attempt_seconds.get_or_create(&labels).observe(took.as_secs_f64());
+        self.attempt_seconds.get_or_create(&labels).observe(took.as_secs_f64(), trace_labels(trace), None);
+        self.history.called(destination, took);
     }
 
-    pub fn effect(&self, destination: &str, since_received: Duration) {
-        self.effect_seconds
-            .get_or_create(&DestinationLabels { destination: destination.to_owned() })
-            .observe(since_received.as_secs_f64());
+    /// An effect was applied. `trace` is the trace id of the event.
+    pub fn effect(&self, destination: &str, since_received: Duration, trace: &str) {
+        self.effect_seconds.get_or_create(&DestinationLabels { destination: destination.to_owned() }).observe(
+            since_received.as_secs_f64(),
+            trace_labels(trace),
+            None,
+        );
+        self.history.applied(destination, since_received);
     }
 
     pub fn job(&self, worker: &str, state: &'static str, replay: bool) {
@@ -258,10 +377,21 @@ impl Metrics {
         self.jobs.get_or_create(&labels).inc();
     }
 
+    /// Alerts that fire now.
+    pub fn alerts(&self, firing: &[Alert]) {
+        self.alerts_firing.clear();
+        for alert in firing {
+            let (severity, subject) = (alert.kind.spec().severity.as_str(), alert.subject.clone());
+            self.alerts_firing.get_or_create(&AlertLabels { alert: alert.kind.name(), severity, subject }).set(1);
+        }
+    }
+
     /// Metrics page for Prometheus.
     pub fn render(&self) -> Result<String, std::fmt::Error> {
         let mut page = String::with_capacity(16 * 1024);
-        prometheus_client::encoding::text::encode(&mut page, &self.registry)?;
+        text::encode_registry(&mut page, &self.registry)?;
+        text::encode_registry(&mut page, &self.plain_names)?;
+        text::encode_eof(&mut page)?;
         Ok(page)
     }
 }

@@ -6,6 +6,7 @@
 //! Never: decides anything.
 //! If the process dies here: some log lines and the counts since the start are lost; the ledger is authoritative.
 
+mod history;
 pub mod log;
 pub(crate) mod metrics;
 

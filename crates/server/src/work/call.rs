@@ -20,7 +20,12 @@ pub(super) async fn call(
     let answered = make(context, &connectors, batch).await?;
     let took = context.clock.now().since(started);
     for (member, (outcome, _)) in members.iter().zip(&answered) {
-        context.metrics.attempt(&destination, outcome.as_str(), took);
+        let event = &member.event;
+        context.metrics.attempt(&destination, outcome.as_str(), took, &event.trace);
+        if matches!(outcome, Outcome::Done { .. }) {
+            let since_received = context.clock.ledger_time().since(event.received_at);
+            context.metrics.effect(&destination, since_received, &event.trace);
+        }
         let failed = outcome.failure().is_some() && !matches!(outcome, Outcome::Wait { .. });
         if let Some(worker) = member.worker.as_ref().filter(|worker| !worker.safe_mode.when.is_empty()) {
             Box::pin(context.safe_modes.attempted(worker, failed, context.clock.ledger_time())).await;

@@ -23,7 +23,7 @@ use sluice_domain::run::{
 };
 use sluice_domain::time::Time;
 use sluice_domain::worker::Worker;
-use sluice_ledger::{ChangedJob, Ledger};
+use sluice_ledger::{ChangedJob, EventRecord, Ledger};
 
 use crate::clock::Clock;
 use crate::observe::Metrics;
@@ -79,6 +79,7 @@ struct Member {
     index: usize,
     revision: Arc<str>,
     worker: Option<Arc<Worker>>,
+    event: Arc<EventRecord>,
 }
 
 /// Runs jobs with one slot: each until an external step has been attempted or nothing is left to do. `ended` is called once for
@@ -92,6 +93,7 @@ pub async fn work(
     let Some(worker) = jobs.first().map(|loaded| loaded.job.worker.clone()) else { return };
     let mut configured = Vec::with_capacity(jobs.len());
     for loaded in jobs {
+        observe_wait(context, &loaded);
         let config = context.revisions.for_run(&loaded.job.revision, &context.ledger).await;
         configured.push((loaded, config));
     }
@@ -121,10 +123,23 @@ pub async fn work(
     }
 }
 
+/// How long a new job has waited.
+fn observe_wait(context: &WorkContext, loaded: &LoadedJob) {
+    let job = &loaded.job;
+    if job.attempts_total == 0 && job.replays == 0 && job.state == JobState::Queued {
+        context.metrics.queue_wait(&job.worker, context.clock.ledger_time().since(job.created_at));
+    }
+}
+
 fn members_of(group: &GroupRun, command: &GroupCommand) -> Vec<Member> {
     let member = |index: usize| {
         let run = group.member(index);
-        Member { index, revision: run.job().revision.clone(), worker: run.worker().cloned() }
+        Member {
+            index,
+            revision: run.job().revision.clone(),
+            worker: run.worker().cloned(),
+            event: run.event().clone(),
+        }
     };
     match command {
         GroupCommand::Member(index, _) => vec![member(*index)],

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod access;
+mod alerts;
 mod approvals;
 mod backlogs;
 mod batches;
@@ -14,11 +15,13 @@ mod effects;
 mod finding;
 mod fixture;
 mod guard_fixture;
+mod history;
 mod intake;
 mod messages;
 mod operating;
 mod playbook;
 mod policies;
+mod prometheus;
 mod recovery;
 mod replays;
 mod safe_mode;

@@ -1,5 +1,6 @@
 //! Commands of operators. Every command leaves an audit entry.
 
+mod alerts;
 mod approvals;
 mod change;
 mod clock;
@@ -12,6 +13,7 @@ mod users;
 
 use super::operator::OperateError;
 
+pub use alerts::AlertRequest;
 pub use approvals::{DecisionRequest, DecisionsRequest};
 pub use change::{ApplyRequest, Stranding, Wanted};
 pub use clock::AcceptClockRequest;

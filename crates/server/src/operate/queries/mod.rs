@@ -6,6 +6,7 @@ mod clash;
 mod clock;
 mod events;
 mod guards;
+mod history;
 mod key_ttl_advice;
 mod keys;
 mod users;
@@ -24,11 +25,12 @@ use sluice_ledger::{AuditEntry, JobFilter, ListedEvent, Page};
 use super::commands::need;
 use super::operator::{OperateError, Operator, job_id};
 use super::views::{
-    AttemptView, AuditView, DestinationView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, List,
-    PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
+    AlertView, AttemptView, AuditView, DestinationView, EffectView, EventDetail, EventView, FlowView, JobDetail,
+    JobView, List, PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
 };
 use crate::intake;
-use crate::observe::metrics::{DepthLabels, WorkerLabels};
+use crate::levels::Levels;
+use crate::observe::metrics::{DepthLabels, DestinationLabels, NorthStarLabels, QueueLabels, WorkerLabels};
 
 /// Actor and reason for revealing personal data.
 #[derive(Clone, Debug)]
@@ -41,6 +43,7 @@ pub struct Reveal {
 /// Maximum rows per page.
 pub const LIST_MAX: u32 = 500;
 pub use events::EventsRequest;
+pub use history::SeriesRequest;
 
 /// Rejected requests shown per source.
 const REFUSALS_MAX: usize = 20;
@@ -173,6 +176,11 @@ impl Operator {
             .collect())
     }
 
+    /// By kind and subject.
+    pub async fn alerts(&self) -> Result<Vec<AlertView>, OperateError> {
+        Ok(self.ledger.alerts().await?.into_iter().map(AlertView::from).collect())
+    }
+
     pub async fn destinations(&self) -> Result<Vec<DestinationView>, OperateError> {
         let view = self.scheduler.view().await.unwrap_or_default();
         let live = self.revisions.current();
@@ -271,27 +279,54 @@ impl Operator {
     pub async fn metrics(&self) -> Result<String, OperateError> {
         use std::sync::atomic::Ordering::Relaxed;
         let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        if let Some(view) = self.scheduler.view().await {
+        let view = self.scheduler.view().await;
+        if let Some(view) = &view {
             self.metrics.in_flight.set(gauge(view.in_flight as u64));
             self.metrics.jobs_in_memory.set(gauge(view.jobs_in_memory as u64));
         }
-        let counts = self.ledger.live_counts().await?;
-        self.metrics.depth.clear();
-        for (worker, state, count) in counts {
-            let labels = DepthLabels { worker, state: state.to_string() };
-            self.metrics.depth.get_or_create(&labels).set(gauge(count));
+        self.set_levels(Levels::read(&self.ledger, &self.clock, view.as_ref()).await?);
+        self.metrics.north_stars.clear();
+        for (name, value) in self.north_stars().await?.values() {
+            self.metrics.north_stars.get_or_create(&NorthStarLabels { name }).set(value);
         }
-        self.metrics.oldest_seconds.clear();
-        for (worker, created_at) in self.ledger.oldest_jobs().await?.live {
-            let (age, worker) = (self.clock.ledger_time().since(created_at).as_secs(), worker.to_string());
-            self.metrics.oldest_seconds.get_or_create(&WorkerLabels { worker }).set(gauge(age));
-        }
+        self.metrics.approvals_pending.set(gauge(self.approvals_pending().await?));
         let stats = self.ledger.stats();
         self.metrics.ledger_commits.set(gauge(stats.batches.load(Relaxed)));
         self.metrics.ledger_operations.set(gauge(stats.operations.load(Relaxed)));
         self.metrics.ledger_queue.set(gauge(stats.queued.load(Relaxed)));
         self.metrics.ledger_wal_pages.set(gauge(stats.wal_pages.load(Relaxed)));
         self.metrics.render().map_err(|error| OperateError::Invalid(error.to_string()))
+    }
+
+    fn set_levels(&self, levels: Levels) {
+        let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let metrics = &self.metrics;
+        metrics.depth.clear();
+        for (worker, state, count) in levels.live {
+            let labels = DepthLabels { worker, state: state.to_string() };
+            metrics.depth.get_or_create(&labels).set(gauge(count));
+        }
+        metrics.oldest_seconds.clear();
+        for (worker, age) in levels.oldest {
+            metrics.oldest_seconds.get_or_create(&WorkerLabels { worker }).set(gauge(age.as_secs()));
+        }
+        metrics.contact_dlq_depth.set(gauge(levels.dead_letters.values().sum()));
+        metrics.dead_letter_depth.clear();
+        for (queue, count) in levels.dead_letters {
+            metrics.dead_letter_depth.get_or_create(&QueueLabels { queue }).set(gauge(count));
+        }
+        metrics.oldest_dead_letter_seconds.clear();
+        for (queue, age) in levels.oldest_dead_letters {
+            metrics.oldest_dead_letter_seconds.get_or_create(&QueueLabels { queue }).set(gauge(age.as_secs()));
+        }
+        metrics.breakers.clear();
+        for (destination, level) in levels.breakers {
+            metrics.breakers.get_or_create(&DestinationLabels { destination }).set(gauge(level));
+        }
+        metrics.paused.clear();
+        for (destination, is_paused) in levels.paused {
+            metrics.paused.get_or_create(&DestinationLabels { destination }).set(i64::from(is_paused));
+        }
     }
 
     /// OpenAPI description of the intake.

@@ -3,8 +3,8 @@
 use utoipa::OpenApi;
 
 use super::{
-    access, approvals, change, clock, dead_letters, endpoints, events, guards, jobs, keys, node, pauses, replays,
-    stream,
+    access, alerts, approvals, change, clock, dead_letters, endpoints, events, guards, history, jobs, keys, node, pauses,
+    replays, stream,
 };
 
 #[derive(OpenApi)]
@@ -35,6 +35,14 @@ use super::{
         endpoints::destinations,
         endpoints::workers,
         stream::stream,
+        alerts::list,
+        alerts::acknowledge,
+        alerts::snooze,
+        alerts::test,
+        history::series,
+        history::totals,
+        history::latency,
+        history::north_stars,
         pauses::pauses,
         pauses::pause,
         pauses::resume,

@@ -1,6 +1,7 @@
 //! Routes of the admin server: the API by resource, health, metrics.
 
 mod access;
+mod alerts;
 mod approvals;
 mod change;
 mod clock;
@@ -11,6 +12,7 @@ mod events;
 mod export;
 mod guards;
 mod idempotency;
+mod history;
 mod jobs;
 mod keys;
 mod node;
@@ -36,6 +38,19 @@ use crate::access::{Access, Refusal, RequestCaller};
 
 pub use document::openapi;
 pub(crate) use jobs::moment;
+
+/// History and alerts.
+fn watch_routes() -> Router<Operator> {
+    Router::new()
+        .route("/alerts", get(alerts::list))
+        .route("/alerts/acknowledge", post(alerts::acknowledge))
+        .route("/alerts/snooze", post(alerts::snooze))
+        .route("/alerts/test", post(alerts::test))
+        .route("/series", get(history::series))
+        .route("/totals", get(history::totals))
+        .route("/latency", get(history::latency))
+        .route("/north-stars", get(history::north_stars))
+}
 
 pub(super) fn not_found() -> Response {
     problem(StatusCode::NOT_FOUND, "not-found", "no such route; see /openapi.json")
@@ -99,6 +114,7 @@ fn node_routes() -> Router<Operator> {
 pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration) -> Router {
     let api = event_routes()
         .merge(node_routes())
+        .merge(watch_routes())
         .layer(middleware::from_fn(export::convert))
         .layer(middleware::from_fn(idempotency::once))
         .layer(axum::Extension(idempotency::Responses::default()))

@@ -1,12 +1,14 @@
 //! API views. Personal data is masked here.
 
 mod access;
+mod alert;
 mod approval;
 mod change;
 mod clash;
 mod clock;
 mod event;
 mod guard;
+mod history;
 mod job;
 mod keys;
 mod node;
@@ -19,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::access::{CallerView, LinkView, NewTokenView, SessionView, TokenView, UserView};
+pub use self::alert::AlertView;
 pub use self::approval::ApprovalView;
 pub use self::change::{AppliedView, RevisionDetail, RevisionView};
 pub use self::clash::{ChangeView, ClashView, VariantView};
@@ -26,6 +29,7 @@ pub use self::clock::ClockView;
 pub use self::event::{EventDetail, EventView, JobBrief};
 pub(super) use self::event::{preview, show};
 pub use self::guard::{SafeModeView, SuppressedView, SuppressionView};
+pub use self::history::{CounterView, HistoryView, LatencyView, PointView, SeriesView};
 pub use self::job::{AttemptView, EffectView, FailureView, JobDetail, JobView, ReasonView};
 pub use self::keys::KeysView;
 pub use self::node::{AuditView, DestinationView, FlowView, PauseView, RefusalView, RefusedView, SourceView, Status};

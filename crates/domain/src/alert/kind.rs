@@ -1,0 +1,176 @@
+//! The alerts: one row per kind.
+
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AlertKind {
+    DeadLetters,
+    QueueAge,
+    BreakerOpen,
+    Unauthorized,
+    DestinationFailing,
+    SourceSilent,
+    RefusedJump,
+    LateDuplicates,
+    UnknownOutcomes,
+    ApprovalsWaiting,
+    DiskFull,
+    Clock,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Needs a person now.
+    Critical,
+    /// Needs a person today.
+    Warning,
+}
+
+impl Severity {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Critical => "critical",
+            Severity::Warning => "warning",
+        }
+    }
+}
+
+/// Description of a kind of alert.
+#[derive(Clone, Copy, Debug)]
+pub struct AlertSpec {
+    pub kind: AlertKind,
+    /// In the ledger, the API and the name of the runbook; never changes.
+    pub name: &'static str,
+    pub severity: Severity,
+    /// How long the condition must hold, in seconds.
+    pub hold_seconds: u64,
+    /// What the subject names.
+    pub subject: &'static str,
+    pub about: &'static str,
+}
+
+use Severity::{Critical, Warning};
+
+const MINUTE: u64 = 60;
+
+/// All kinds, in the order of the enum.
+pub const ALERTS: [AlertSpec; 12] = [
+    row(AlertKind::DeadLetters, "dead-letters", (Warning, 0), "queue", "The oldest dead letter is older than an hour."),
+    row(
+        AlertKind::QueueAge,
+        "queue-age",
+        (Warning, 0),
+        "worker",
+        "The oldest job of a worker that nothing delays on purpose is older than 15 minutes.",
+    ),
+    row(
+        AlertKind::BreakerOpen,
+        "breaker-open",
+        (Critical, 0),
+        "destination",
+        "The circuit breaker is open: calls keep failing and jobs wait.",
+    ),
+    row(
+        AlertKind::Unauthorized,
+        "unauthorized",
+        (Critical, 0),
+        "destination",
+        "The destination rejected the credentials and is paused.",
+    ),
+    row(
+        AlertKind::DestinationFailing,
+        "destination-failing",
+        (Warning, 2 * MINUTE),
+        "destination",
+        "At least half of the calls of the last five minutes failed or were throttled.",
+    ),
+    row(
+        AlertKind::SourceSilent,
+        "source-silent",
+        (Warning, 0),
+        "source",
+        "No event in the last hour, although this hour of the week usually brings some.",
+    ),
+    row(
+        AlertKind::RefusedJump,
+        "refused-jump",
+        (Warning, MINUTE),
+        "source",
+        "Rejected requests jumped, such as those with a wrong signature.",
+    ),
+    row(
+        AlertKind::LateDuplicates,
+        "late-duplicates",
+        (Warning, 0),
+        "source",
+        "Requests were sent again after their key had expired, and each became a new event.",
+    ),
+    row(
+        AlertKind::UnknownOutcomes,
+        "unknown-outcomes",
+        (Warning, 10 * MINUTE),
+        "node",
+        "Effects of unknown outcome wait for an operator.",
+    ),
+    row(
+        AlertKind::ApprovalsWaiting,
+        "approvals-waiting",
+        (Warning, 60 * MINUTE),
+        "node",
+        "Approvals have waited for an operator for an hour.",
+    ),
+    row(AlertKind::DiskFull, "disk-full", (Critical, 0), "node", "The disk is full: senders receive 503."),
+    row(
+        AlertKind::Clock,
+        "clock",
+        (Warning, MINUTE),
+        "node",
+        "The clock of the machine differs from the ledger's time: nothing is pruned.",
+    ),
+];
+
+const fn row(
+    kind: AlertKind,
+    name: &'static str,
+    (severity, hold_seconds): (Severity, u64),
+    subject: &'static str,
+    about: &'static str,
+) -> AlertSpec {
+    AlertSpec { kind, name, severity, hold_seconds, subject, about }
+}
+
+impl AlertKind {
+    pub fn spec(self) -> &'static AlertSpec {
+        &ALERTS[self as usize]
+    }
+
+    pub fn name(self) -> &'static str {
+        self.spec().name
+    }
+
+    pub fn parse(name: &str) -> Option<AlertKind> {
+        ALERTS.iter().find(|spec| spec.name == name).map(|spec| spec.kind)
+    }
+
+    /// How long the condition must hold before the alert fires.
+    pub fn hold(self) -> Duration {
+        Duration::from_secs(self.spec().hold_seconds)
+    }
+
+    /// Path of the runbook in the documentation.
+    pub fn runbook(self) -> String {
+        format!("docs/runbooks/{}.md", self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_row() {
+        for (place, spec) in ALERTS.iter().enumerate() {
+            assert_eq!((spec.kind as usize, AlertKind::parse(spec.name)), (place, Some(spec.kind)), "{}", spec.name);
+        }
+    }
+}

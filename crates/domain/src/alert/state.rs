@@ -1,0 +1,300 @@
+//! State of each alert, and its changes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::kind::AlertKind;
+use super::signal::Condition;
+use crate::time::Time;
+
+/// A condition must be gone for so long before its alert recovers, so that one that comes and goes is one alert.
+const RECOVERY: Duration = Duration::from_secs(60);
+/// How long a recovered alert is listed.
+const KEPT: Duration = Duration::from_secs(7 * 86_400);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The condition holds, and the hold time is not over.
+    Pending,
+    Firing,
+    Recovered,
+}
+
+impl Phase {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Phase::Pending => "pending",
+            Phase::Firing => "firing",
+            Phase::Recovered => "recovered",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Phase> {
+        [Phase::Pending, Phase::Firing, Phase::Recovered].into_iter().find(|phase| phase.as_str() == word)
+    }
+}
+
+/// An alert of one kind about one subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alert {
+    pub kind: AlertKind,
+    /// Empty for the node.
+    pub subject: String,
+    pub phase: Phase,
+    /// When the phase began.
+    pub since: Time,
+    /// Since when the condition of a firing alert is gone.
+    pub clear_since: Option<Time>,
+    /// Number of changes to firing or recovered. It identifies the notification.
+    pub changes: u64,
+    /// The change that was notified last.
+    pub notified: u64,
+    /// What was wrong when it fired.
+    pub detail: String,
+    /// The operator who acknowledged it; empty for none.
+    pub acknowledged_by: String,
+    /// Changes until this time are not notified.
+    pub snoozed_until: Option<Time>,
+}
+
+impl Alert {
+    fn new(condition: &Condition, now: Time) -> Alert {
+        Alert {
+            kind: condition.kind,
+            subject: condition.subject.clone(),
+            phase: Phase::Pending,
+            since: now,
+            clear_since: None,
+            changes: 0,
+            notified: 0,
+            detail: condition.detail.clone(),
+            acknowledged_by: String::new(),
+            snoozed_until: None,
+        }
+    }
+
+    pub fn key(&self) -> (AlertKind, String) {
+        (self.kind, self.subject.clone())
+    }
+
+    /// Whether the last change is to be notified.
+    pub fn is_to_notify(&self) -> bool {
+        self.changes > self.notified
+    }
+
+    /// The alert after its last change was notified.
+    pub fn after_notice(self) -> Alert {
+        Alert { notified: self.changes, ..self }
+    }
+
+    /// This state with what operators have marked on the stored one. An alert that begins again is not acknowledged.
+    pub fn with_marks_of(self, stored: &Alert) -> Alert {
+        let begins_again = stored.phase == Phase::Recovered && self.phase != Phase::Recovered;
+        Alert {
+            acknowledged_by: if begins_again { String::new() } else { stored.acknowledged_by.clone() },
+            snoozed_until: stored.snoozed_until,
+            ..self
+        }
+    }
+
+    fn change(&mut self, phase: Phase, now: Time) {
+        (self.phase, self.since, self.clear_since) = (phase, now, None);
+        self.changes += 1;
+        if self.snoozed_until.is_some_and(|until| until > now) {
+            self.notified = self.changes;
+        }
+    }
+
+    /// The condition holds.
+    fn hold(&mut self, condition: &Condition, now: Time) {
+        match self.phase {
+            Phase::Firing => self.clear_since = None,
+            Phase::Pending => {}
+            Phase::Recovered => {
+                (self.phase, self.since) = (Phase::Pending, now);
+                self.acknowledged_by.clear();
+            }
+        }
+        if self.phase == Phase::Pending {
+            self.detail.clone_from(&condition.detail);
+            if now.since(self.since) >= self.kind.hold() {
+                self.change(Phase::Firing, now);
+            }
+        }
+    }
+
+    /// The condition is gone. `false` if the alert is removed.
+    fn clear(&mut self, now: Time) -> bool {
+        match self.phase {
+            Phase::Pending if self.changes == 0 => return false,
+            // It fired before: it goes back to where it was.
+            Phase::Pending => (self.phase, self.since) = (Phase::Recovered, now),
+            Phase::Firing => {
+                let since = *self.clear_since.get_or_insert(now);
+                if now.since(since) >= RECOVERY {
+                    self.change(Phase::Recovered, now);
+                }
+            }
+            Phase::Recovered => return now.since(self.since) < KEPT || self.is_to_notify(),
+        }
+        true
+    }
+}
+
+/// Alerts that are written and removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlertChanges {
+    pub changed: Vec<Alert>,
+    pub removed: Vec<(AlertKind, String)>,
+}
+
+/// Compares the conditions with the known alerts.
+pub fn step(known: &[Alert], conditions: &[Condition], now: Time) -> AlertChanges {
+    let mut holds: BTreeMap<(AlertKind, &str), &Condition> = BTreeMap::new();
+    for condition in conditions {
+        holds.entry((condition.kind, condition.subject.as_str())).or_insert(condition);
+    }
+    let mut changes = AlertChanges::default();
+    for alert in known {
+        let mut next = alert.clone();
+        let stays = match holds.remove(&(alert.kind, alert.subject.as_str())) {
+            Some(condition) => {
+                next.hold(condition, now);
+                true
+            }
+            None => next.clear(now),
+        };
+        match stays {
+            true if next != *alert => changes.changed.push(next),
+            true => {}
+            false => changes.removed.push(next.key()),
+        }
+    }
+    for condition in holds.into_values() {
+        let mut alert = Alert::new(condition, now);
+        alert.hold(condition, now);
+        changes.changed.push(alert);
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Time = Time(1_772_323_200_000);
+
+    fn breaker() -> Condition {
+        Condition { kind: AlertKind::BreakerOpen, subject: "crm".into(), detail: "open".into() }
+    }
+
+    fn unknown() -> Condition {
+        Condition { kind: AlertKind::UnknownOutcomes, subject: String::new(), detail: "1 job".into() }
+    }
+
+    fn at(seconds: u64) -> Time {
+        START + Duration::from_secs(seconds)
+    }
+
+    /// A store of alerts that counts notices.
+    #[derive(Default)]
+    struct World {
+        alerts: Vec<Alert>,
+        notices: Vec<(Phase, u64)>,
+    }
+
+    impl World {
+        fn step(&mut self, conditions: &[Condition], now: Time) {
+            let changes = step(&self.alerts, conditions, now);
+            self.alerts.retain(|alert| !changes.removed.contains(&alert.key()));
+            for alert in changes.changed {
+                self.alerts.retain(|known| known.key() != alert.key());
+                if alert.is_to_notify() {
+                    self.notices.push((alert.phase, alert.changes));
+                }
+                self.alerts.push(alert.after_notice());
+            }
+        }
+    }
+
+    #[test]
+    fn ten_thousand_failures_of_one_kind_make_one_alert_and_one_recovery() {
+        let mut world = World::default();
+        // The breaker closes for a moment with every probe.
+        for second in 0..10_000 {
+            let conditions = if second % 40 == 39 { vec![] } else { vec![breaker()] };
+            world.step(&conditions, at(second));
+        }
+        (10_000..20_000).for_each(|second| world.step(&[], at(second)));
+        assert_eq!(world.notices, [(Phase::Firing, 1), (Phase::Recovered, 2)]);
+        world.step(&[breaker()], at(20_000));
+        assert_eq!(world.notices.last(), Some(&(Phase::Firing, 3)), "it is an alert again");
+    }
+
+    #[test]
+    fn alert_fires_once_its_hold_time_is_over_and_a_shorter_condition_leaves_no_trace() {
+        let mut world = World::default();
+        world.step(&[unknown()], at(0));
+        world.step(&[unknown()], at(599));
+        assert_eq!((world.alerts[0].phase, world.notices.len()), (Phase::Pending, 0));
+        world.step(&[], at(599));
+        assert!(world.alerts.is_empty());
+        world.step(&[unknown()], at(700));
+        world.step(&[unknown()], at(1_300));
+        assert_eq!(world.notices, [(Phase::Firing, 1)]);
+    }
+
+    #[test]
+    fn snoozed_alert_changes_and_is_not_notified() {
+        let mut world = World::default();
+        world.step(&[breaker()], at(0));
+        world.alerts[0].snoozed_until = Some(at(600));
+        world.step(&[], at(10));
+        world.step(&[], at(100));
+        assert_eq!((world.alerts[0].phase, world.notices.len()), (Phase::Recovered, 1));
+        world.step(&[breaker()], at(700));
+        assert_eq!(world.notices.last(), Some(&(Phase::Firing, 3)));
+    }
+
+    #[test]
+    fn acknowledgement_ends_with_the_alert() {
+        let mut world = World::default();
+        world.step(&[breaker()], at(0));
+        world.alerts[0].acknowledged_by = "ann".into();
+        world.step(&[], at(10));
+        world.step(&[], at(100));
+        assert_eq!(world.alerts[0].acknowledged_by, "ann");
+        world.step(&[breaker()], at(200));
+        assert_eq!(world.alerts[0].acknowledged_by, "");
+    }
+
+    #[test]
+    fn unchanged_conditions_write_nothing() {
+        let mut world = World::default();
+        world.step(&[breaker()], at(0));
+        assert_eq!(step(&world.alerts, &[breaker()], at(500)), AlertChanges::default());
+    }
+
+    #[test]
+    fn recovered_alert_is_listed_for_a_week() {
+        let mut world = World::default();
+        world.step(&[breaker()], at(0));
+        world.step(&[], at(10));
+        world.step(&[], at(100));
+        world.step(&[], at(6 * 86_400));
+        assert_eq!(world.alerts.len(), 1);
+        world.step(&[], at(8 * 86_400));
+        assert!(world.alerts.is_empty());
+    }
+
+    #[test]
+    fn notice_that_was_not_sent_before_a_crash_is_still_to_send() {
+        let changes = step(&[], &[breaker()], at(0));
+        let stored = changes.changed[0].clone();
+        assert!(stored.is_to_notify());
+        // The next process reads the stored alert; the condition may hold or not.
+        let again = step(std::slice::from_ref(&stored), &[breaker()], at(5));
+        assert_eq!(again, AlertChanges::default());
+        assert!(stored.is_to_notify());
+    }
+}

@@ -1,0 +1,1 @@
+SELECT measure, first, second, total - recorded FROM counter WHERE total > recorded

@@ -1,0 +1,1 @@
+SELECT measure, first, second, total FROM counter ORDER BY measure, first, second

@@ -1,0 +1,1 @@
+DELETE FROM alert WHERE kind = ?1 AND subject = ?2

@@ -1,0 +1,1 @@
+SELECT term, minute FROM history_last

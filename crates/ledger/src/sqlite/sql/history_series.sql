@@ -1,0 +1,1 @@
+SELECT id, first, second FROM history_series WHERE measure = ?1

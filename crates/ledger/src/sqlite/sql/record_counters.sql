@@ -1,0 +1,1 @@
+UPDATE counter SET recorded = total WHERE total > recorded

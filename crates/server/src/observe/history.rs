@@ -1,0 +1,68 @@
+//! What components observe, until the history is written.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sluice_domain::history::Measure;
+use sluice_domain::history::recorder::{Point, Recorder};
+
+use crate::levels::Levels;
+
+/// Source of requests that no flow takes.
+const NO_SOURCE: &str = "none";
+
+/// The open minute.
+#[derive(Debug, Default)]
+pub(crate) struct OpenMinute(Mutex<Recorder>);
+
+impl OpenMinute {
+    pub fn refused(&self, source: &str, code: &str) {
+        let source = if source.is_empty() { NO_SOURCE } else { source };
+        self.lock().count(Measure::Refused, source, code);
+    }
+
+    pub fn called(&self, destination: &str, took: Duration) {
+        self.lock().observe(Measure::CallSeconds, destination, took);
+    }
+
+    pub fn applied(&self, destination: &str, since_received: Duration) {
+        self.lock().observe(Measure::EffectSeconds, destination, since_received);
+    }
+
+    pub fn started(&self, worker: &str, since_accepted: Duration) {
+        self.lock().observe(Measure::QueueSeconds, worker, since_accepted);
+    }
+
+    pub fn levels(&self, levels: &Levels) {
+        let mut recorder = self.lock();
+        for (worker, state, count) in &levels.live {
+            recorder.level(Measure::JobsLive, worker, state.as_str(), *count);
+        }
+        for (worker, age) in &levels.oldest {
+            recorder.level(Measure::OldestJobSeconds, worker, "", age.as_secs());
+        }
+        for (queue, count) in &levels.dead_letters {
+            recorder.level(Measure::DeadLetters, queue, "", *count);
+        }
+        for (queue, age) in &levels.oldest_dead_letters {
+            recorder.level(Measure::OldestDeadLetterSeconds, queue, "", age.as_secs());
+        }
+        for (destination, level) in &levels.breakers {
+            recorder.level(Measure::Breaker, destination, "", *level);
+        }
+    }
+
+    /// What was observed since the last call.
+    pub fn take(&self) -> Vec<Point> {
+        self.lock().take()
+    }
+
+    /// Puts back what could not be written.
+    pub fn restore(&self, points: Vec<Point>) {
+        self.lock().restore(points);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Recorder> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

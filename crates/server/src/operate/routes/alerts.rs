@@ -1,0 +1,54 @@
+//! Alerts: list, acknowledge, snooze, test.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::json;
+use utoipa::ToSchema;
+
+use super::{ApiResult, JsonBody};
+use crate::operate::commands::AlertRequest;
+use crate::operate::operator::Operator;
+use crate::operate::views;
+
+/// Alerts, by kind and subject. Recovered ones are listed for a week.
+#[utoipa::path(get, path = "/api/v1/alerts", responses((status = 200, body = Vec<views::AlertView>)))]
+pub(super) async fn list(State(operator): State<Operator>) -> ApiResult<Vec<views::AlertView>> {
+    Ok(Json(operator.alerts().await?))
+}
+
+/// Acknowledge an alert: a person handles it.
+#[utoipa::path(post, path = "/api/v1/alerts/acknowledge", request_body = AlertRequest, responses((status = 200, body = Vec<views::AlertView>), (status = 404)))]
+pub(super) async fn acknowledge(
+    State(operator): State<Operator>,
+    JsonBody(order): JsonBody<AlertRequest>,
+) -> ApiResult<Vec<views::AlertView>> {
+    operator.acknowledge_alert(&order).await?;
+    Ok(Json(operator.alerts().await?))
+}
+
+/// Snooze an alert: its changes are not notified for a while.
+#[utoipa::path(post, path = "/api/v1/alerts/snooze", request_body = AlertRequest, responses((status = 200, body = Vec<views::AlertView>), (status = 404)))]
+pub(super) async fn snooze(
+    State(operator): State<Operator>,
+    JsonBody(order): JsonBody<AlertRequest>,
+) -> ApiResult<Vec<views::AlertView>> {
+    operator.snooze_alert(&order).await?;
+    Ok(Json(operator.alerts().await?))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TestRequest {
+    #[serde(default)]
+    actor: String,
+}
+
+/// Send a test notice through the playbooks that handle alerts.
+#[utoipa::path(post, path = "/api/v1/alerts/test", request_body = TestRequest, responses((status = 200), (status = 409)))]
+pub(super) async fn test(
+    State(operator): State<Operator>,
+    JsonBody(order): JsonBody<TestRequest>,
+) -> ApiResult<serde_json::Value> {
+    Ok(Json(json!({ "playbooks": operator.test_alerts(&order.actor).await? })))
+}
