@@ -17,6 +17,7 @@ pub mod diff;
 mod digest;
 pub mod duplicate_stats;
 pub mod event;
+pub mod failure_rules;
 pub mod flow;
 pub mod hash;
 pub mod job;

@@ -4,6 +4,7 @@
 
 mod email;
 mod http;
+mod hubspot;
 mod limits;
 mod postgres;
 mod raw;
@@ -35,6 +36,7 @@ fn destination(name: &str, kind: DestinationKind) -> Destination {
         timeout: PATIENT,
         straggler_horizon: None,
         gate: GateSettings::default(),
+        failure_rules: vec![],
     }
 }
 

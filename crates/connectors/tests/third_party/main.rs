@@ -86,6 +86,7 @@ async fn third_party_server_accepts_and_parses_our_mail() {
         timeout: Duration::from_secs(20),
         straggler_horizon: None,
         gate: GateSettings::default(),
+        failure_rules: vec![],
     };
     let connectors = Connectors::new([&destination], &OutboundSettings::default()).unwrap();
     let long = "Zeile mit Umläuten: äöü und 漢字. ".repeat(60);

@@ -18,6 +18,7 @@ mod difference;
 mod document;
 mod event;
 mod expression;
+mod failure_rules;
 mod field_reads;
 mod fields;
 mod flow;

@@ -4,6 +4,7 @@ pub(super) mod approvals;
 pub(super) mod change;
 mod clash;
 mod clock;
+mod destinations;
 mod events;
 mod guards;
 mod key_ttl_advice;
@@ -20,8 +21,8 @@ use sluice_ledger::{AuditEntry, JobFilter, ListedEvent, Page};
 
 use super::operator::{OperateError, Operator, job_id};
 use super::views::{
-    AttemptView, AuditView, DestinationView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, List,
-    PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
+    AttemptView, AuditView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, List, PauseView,
+    ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
 };
 use crate::intake;
 use crate::observe::metrics::{DepthLabels, WorkerLabels};
@@ -161,21 +162,6 @@ impl Operator {
                 at: pause.at.to_string(),
                 actor: pause.actor,
                 reason: pause.reason,
-            })
-            .collect())
-    }
-
-    pub async fn destinations(&self) -> Result<Vec<DestinationView>, OperateError> {
-        let view = self.scheduler.view().await.unwrap_or_default();
-        let live = self.revisions.current();
-        Ok(live
-            .config
-            .destinations
-            .values()
-            .map(|destination| DestinationView {
-                name: destination.name.clone(),
-                kind: destination.kind.as_str().to_owned(),
-                gate: view.gates.get(&destination.name).and_then(|gate| serde_json::to_value(gate).ok()),
             })
             .collect())
     }

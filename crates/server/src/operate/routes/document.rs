@@ -29,6 +29,7 @@ use super::{approvals, change, clock, dead_letters, endpoints, events, guards, j
         endpoints::sources,
         endpoints::source,
         endpoints::destinations,
+        endpoints::destination,
         pauses::pauses,
         pauses::pause,
         pauses::resume,

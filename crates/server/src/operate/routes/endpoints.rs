@@ -27,3 +27,12 @@ pub(super) async fn source(
 pub(super) async fn destinations(State(operator): State<Operator>) -> ApiResult<Vec<views::DestinationView>> {
     Ok(Json(operator.destinations().await?))
 }
+
+/// One destination: gate, use of its daily limit, failure rules.
+#[utoipa::path(get, path = "/api/v1/destinations/{name}", params(("name" = String, Path)), responses((status = 200, body = views::DestinationDetail), (status = 404)))]
+pub(super) async fn destination(
+    State(operator): State<Operator>,
+    Path(name): Path<String>,
+) -> ApiResult<views::DestinationDetail> {
+    Ok(Json(operator.destination(&name).await?))
+}

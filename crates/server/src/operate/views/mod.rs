@@ -25,7 +25,10 @@ pub(super) use self::event::{preview, show};
 pub use self::guard::{SafeModeView, SuppressedView, SuppressionView};
 pub use self::job::{AttemptView, EffectView, FailureView, JobDetail, JobView, ReasonView};
 pub use self::keys::KeysView;
-pub use self::node::{AuditView, DestinationView, FlowView, PauseView, RefusalView, RefusedView, SourceView, Status};
+pub use self::node::{
+    AuditView, CallsTodayView, DestinationDetail, DestinationView, FailureRuleView, FlowView, PauseView, RefusalView,
+    RefusedView, SourceView, Status,
+};
 pub use self::replay::{DestinationCalls, ForecastFailure, ReplayPreview, ReplayResult, ReplayView};
 pub use self::source::{KeyAdvice, LatenessView, LifetimeView, LimitView, SourceDetail};
 pub use self::wait::{WaitView, WaitingView, WarningView};
