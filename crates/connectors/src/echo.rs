@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use sluice_domain::action::Action;
-use sluice_domain::outcome::{Outcome, Readback};
+use sluice_domain::outcome::{Failure, Outcome, Readback};
 
 use crate::Call;
 use crate::text::MASK;
@@ -17,14 +17,30 @@ const VALUES_MAX: usize = 1_000;
 
 /// Masks the failure message of an outcome.
 pub(crate) fn mask_outcome(mut outcome: Outcome, call: &Call<'_>) -> Outcome {
-    if let Outcome::Retry { failure, .. }
-    | Outcome::Wait { failure, .. }
-    | Outcome::Reject { failure }
-    | Outcome::Unsure { failure } = &mut outcome
-    {
+    if let Some(failure) = failure_of(&mut outcome) {
         failure.message = mask(std::mem::take(&mut failure.message), &values(call));
     }
     outcome
+}
+
+/// Masks the failure message of an outcome that several calls share: it may quote any of them.
+pub(crate) fn mask_shared(mut outcome: Outcome, calls: &[Call<'_>]) -> Outcome {
+    if let Some(failure) = failure_of(&mut outcome) {
+        let mut found: Vec<String> = calls.iter().flat_map(values).collect();
+        longest_first(&mut found);
+        failure.message = mask(std::mem::take(&mut failure.message), &found);
+    }
+    outcome
+}
+
+fn failure_of(outcome: &mut Outcome) -> Option<&mut Failure> {
+    match outcome {
+        Outcome::Retry { failure, .. }
+        | Outcome::Wait { failure, .. }
+        | Outcome::Reject { failure }
+        | Outcome::Unsure { failure } => Some(failure),
+        Outcome::Done { .. } | Outcome::Noop { .. } => None,
+    }
 }
 
 /// Masks the failure message of a read-back.
@@ -55,9 +71,13 @@ fn values(call: &Call<'_>) -> Vec<String> {
     for name in data_parameters(call.action) {
         collect(call.with.get(name).unwrap_or(&Value::Null), &mut found);
     }
-    found.sort_by_key(|value| std::cmp::Reverse(value.len()));
-    found.dedup();
+    longest_first(&mut found);
     found
+}
+
+fn longest_first(values: &mut Vec<String>) {
+    values.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+    values.dedup();
 }
 
 fn collect(value: &Value, found: &mut Vec<String>) {

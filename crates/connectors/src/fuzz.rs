@@ -6,6 +6,7 @@ use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use sluice_domain::outcome::{EffectClass, Outcome};
 use sluice_domain::time::Time;
 
+use crate::batch::BatchOutcome;
 use crate::outbound::{HttpResponse, retry_after as read_retry_after};
 use crate::{email, http, hubspot, salesforce, slack};
 
@@ -63,7 +64,11 @@ fn of_hubspot(response: &HttpResponse, now: Time) -> Vec<Outcome> {
     let context = hubspot::response::ResponseContext { host: "host", rules: &hubspot::response::SHIPPED_RULES, now };
     let with = serde_json::json!({"object": "contacts", "id_property": "key", "id": "a", "properties": {"b": "c"}});
     let Ok(settings) = hubspot::settings::Settings::read(&with) else { return vec![] };
-    let mut outcomes = hubspot::response::batch(response, &[(&settings, "eff_1"), (&settings, "eff_2")], context);
+    let records = [(&settings, "eff_1"), (&settings, "eff_2")];
+    let mut outcomes = match hubspot::response::batch(response, &records, context) {
+        BatchOutcome::Whole(outcome) => vec![outcome],
+        BatchOutcome::Each(outcomes) => outcomes,
+    };
     outcomes.push(hubspot::response::outcome(response, settings.mode, "contacts", context));
     outcomes.push(hubspot::response::converted(response, &settings, context));
     if let hubspot::response::Answer::Settled(outcome) = hubspot::response::created(response, context) {

@@ -4,6 +4,7 @@
 //! A connector never retries by itself, holds no state except pooled connections and tokens, and reads
 //! the clock only for deadlines.
 
+mod batch;
 mod echo;
 mod email;
 mod failures;
@@ -204,6 +205,28 @@ impl Connectors {
             Ok(Route::Slack(target, timeout_max)) => slack::call(outbound, target, timeout_max, call).await,
             Err(failure) => Outcome::Reject { failure },
         }
+    }
+
+    /// Sends the effects of several calls, in one request where the connector can, and returns one outcome for each, in their
+    /// order. The calls have one destination and one action, and what their batch form wants to be the same is the same.
+    pub async fn call_batch(&self, calls: &[Call<'_>]) -> Vec<Outcome> {
+        if let [first, _, ..] = calls {
+            let outbound = &self.0.outbound;
+            match self.route(first) {
+                Ok(Route::Salesforce(target, timeout_max)) => {
+                    return salesforce::call_batch(outbound, target, timeout_max, calls).await;
+                }
+                Ok(Route::Hubspot(target, timeout_max)) if first.action == Action::HubspotUpsert => {
+                    return hubspot::call_batch(outbound, target, timeout_max, calls).await;
+                }
+                _ => {}
+            }
+        }
+        let mut outcomes = Vec::with_capacity(calls.len());
+        for call in calls {
+            outcomes.push(self.call(*call).await);
+        }
+        outcomes
     }
 
     /// Checks whether the destination holds the effect: by `verify:` for `http.request`, by the external id

@@ -2,6 +2,7 @@
 //!
 //! `sluice check`, the reference page and the connectors read this table.
 
+mod batch;
 mod external;
 mod internal;
 
@@ -9,6 +10,7 @@ use serde_json::Value;
 
 use crate::destination::{DestinationKind, SlackDestination, SlackTransport};
 use crate::outcome::EffectClass;
+pub use batch::BatchForm;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {

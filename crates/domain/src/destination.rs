@@ -17,6 +17,8 @@ pub struct Destination {
     pub timeout: Duration,
     /// How long after its time-out a call may still be applied; `None`: late writes are not looked for.
     pub straggler_horizon: Option<Duration>,
+    /// Jobs that one call may carry, at the most; `None`: as many as the action allows.
+    pub batch_max: Option<u32>,
     pub gate: GateSettings,
     /// Evaluated before the rules of the connector.
     pub failure_rules: Vec<FailureRule>,

@@ -139,6 +139,9 @@ impl Failure {
     }
 }
 
+/// Code of the failure of a job whose batch was rejected as a whole. Its next call is made for it alone.
+pub const BATCH_REJECTED: &str = "batch-rejected";
+
 /// Outcome of one attempt. Closed: every connector reports one of these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
@@ -181,6 +184,22 @@ impl Outcome {
         }
     }
 
+    /// The outcomes of calls that shared a request which was answered as a whole: the same for each. Only a rejection is not: it
+    /// may be about one call alone, so that each is sent again in a request of its own.
+    pub fn of_whole_batch(self, calls: usize) -> Vec<Outcome> {
+        let outcome = match self {
+            Outcome::Reject { failure } if calls > 1 && failure.class != FailureClass::Auth => {
+                let message =
+                    format!("A request for {calls} jobs was rejected; each is sent alone. {}", failure.message);
+                let failure =
+                    Failure { class: FailureClass::Conflict, code: BATCH_REJECTED.to_owned(), message, ..failure };
+                Outcome::Retry { failure, after: None }
+            }
+            other => other,
+        };
+        vec![outcome; calls]
+    }
+
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Outcome::Done { .. } | Outcome::Noop { .. } => None,
@@ -214,6 +233,27 @@ mod tests {
         assert_eq!(failure.class, FailureClass::Conflict);
         assert_eq!(serde_json::to_string(&failure.class).unwrap(), "\"conflict\"");
         assert_eq!(FailureClass::parse("maybe"), Some(FailureClass::Conflict));
+    }
+
+    #[test]
+    fn a_rejected_request_kills_none_of_its_jobs_and_other_answers_are_those_of_each() {
+        let reject = |class| Outcome::Reject { failure: Failure::new(class, "X", "no").with_status(400) };
+        let outcomes = reject(FailureClass::Permanent).of_whole_batch(3);
+        assert_eq!(outcomes.len(), 3);
+        for outcome in outcomes {
+            let Outcome::Retry { failure, .. } = outcome else { panic!("{outcome:?}") };
+            assert_eq!(
+                (failure.class, &*failure.code, failure.status),
+                (FailureClass::Conflict, BATCH_REJECTED, Some(400))
+            );
+        }
+        for whole in
+            [reject(FailureClass::Auth), Outcome::Unsure { failure: Failure::new(FailureClass::Retryable, "cut", "") }]
+        {
+            assert_eq!(whole.clone().of_whole_batch(2), [whole.clone(), whole]);
+        }
+        let alone = reject(FailureClass::Permanent);
+        assert_eq!(alone.clone().of_whole_batch(1), [alone]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::action::Action;
+use crate::action::{Action, BatchForm};
 use crate::cron::Schedule;
 use crate::job::EffectKey;
 use crate::mutant::Mutant;
@@ -45,7 +45,7 @@ pub struct Worker {
     pub name: String,
     /// The queue that it consumes.
     pub queue: String,
-    /// Jobs in flight at once, at the most.
+    /// Calls in flight at once at each destination, at the most.
     pub concurrency: u32,
     /// When a failed step is tried again.
     pub retry: RetryPolicy,
@@ -74,6 +74,8 @@ pub struct Step {
     pub with: Template,
     /// What happens when its outcome is unknown.
     pub class: EffectClass,
+    /// How its calls for several jobs share a request; `None` if each has a request of its own.
+    pub batch: Option<BatchForm>,
     /// A blind effect whose author accepts that it may happen twice.
     pub resend_allowed: bool,
     /// Its own retry policy, where it differs from the worker's.
@@ -174,6 +176,12 @@ impl Worker {
     /// Whether a job in this place takes back what it did.
     pub fn is_undoing(&self, place: u32) -> bool {
         place > self.end()
+    }
+
+    /// The destinations where one call may carry several jobs, each with how many at the most.
+    pub fn batches(&self) -> impl Iterator<Item = (&Arc<str>, u32)> {
+        let steps = self.steps.iter().chain(&self.undo);
+        steps.filter_map(|step| Some((&step.destination, step.batch.as_ref()?.max)))
     }
 
     /// From this place on, the first step that reaches out.

@@ -323,6 +323,7 @@ fn internal(id: &str, action: Action, with: Template, condition: Option<&str>) -
         destination: Arc::from(""),
         with,
         class: EffectClass::Transactional,
+        batch: None,
         resend_allowed: false,
         retry: None,
         order: LaneOrder::Fifo,

@@ -1,4 +1,5 @@
-//! `hubspot.upsert` and `hubspot.associate`: send one record or association and read the response.
+//! `hubspot.upsert` and `hubspot.associate`: send one record or association, or the records of several calls as a batch, and read
+//! the response.
 
 mod request;
 pub(crate) mod response;
@@ -15,6 +16,8 @@ use request::{Address, Head};
 use response::{Answer, ResponseContext};
 use settings::{AssociateSettings, FirstCall, Settings};
 
+use crate::batch::{BatchOutcome, Checked};
+use crate::echo::mask_outcome;
 use crate::outbound::{HttpResponse, Outbound, Request};
 use crate::text::{MASK, exposed, redact, redact_outcome};
 use crate::token::{Exchange, bearer};
@@ -35,6 +38,45 @@ pub(crate) async fn call(outbound: &Outbound, target: &Target, timeout_max: Dura
     }
 }
 
+/// Sends the records of several calls in one request. A call whose parameters are invalid is rejected and not part of it; a
+/// record that is left alone is sent as one.
+pub(crate) async fn call_batch(
+    outbound: &Outbound,
+    target: &Target,
+    timeout_max: Duration,
+    calls: &[Call<'_>],
+) -> Vec<Outcome> {
+    let checked = Checked::new(calls, |one| Settings::read(one.with));
+    let sent = match checked.calls[..] {
+        [] => vec![],
+        [alone] => vec![mask_outcome(call(outbound, target, timeout_max, alone).await, &alone)],
+        [first, ..] => {
+            let exchange = Exchange { outbound, deadline: deadline([first.timeout, timeout_max]), now: first.now };
+            send_records(exchange, target, &checked).await.into_outcomes(&checked.calls)
+        }
+    };
+    checked.outcomes(sent)
+}
+
+async fn send_records(
+    exchange: Exchange<'_>,
+    target: &Target,
+    Checked { calls, settings, .. }: &Checked<'_, Settings<'_>>,
+) -> BatchOutcome {
+    let records: Vec<(&Settings<'_>, &str)> = settings.iter().zip(calls.iter().map(|call| call.effect_key)).collect();
+    let build = |authorization| request::batch(&records, target, head(authorization, &calls[0]));
+    let answer = match send(exchange, target, build).await {
+        Ok(response) => response::batch(&response, &records, context(target, &calls[0])),
+        Err(outcome) => BatchOutcome::Whole(outcome),
+    };
+    let tokens = target.tokens.texts();
+    let clean = |outcome| redact_outcome(outcome, exposed(&target.secrets).chain(tokens.iter().map(String::as_str)));
+    match answer {
+        BatchOutcome::Whole(outcome) => BatchOutcome::Whole(clean(outcome)),
+        BatchOutcome::Each(outcomes) => BatchOutcome::Each(outcomes.into_iter().map(clean).collect()),
+    }
+}
+
 async fn associate(exchange: Exchange<'_>, target: &Target, call: &Call<'_>) -> Result<Outcome, Outcome> {
     let settings = AssociateSettings::read(call.with).map_err(|failure| Outcome::Reject { failure })?;
     let build = |authorization| request::associate(&settings, target, head(authorization, call));
@@ -50,8 +92,7 @@ async fn upsert(exchange: Exchange<'_>, target: &Target, call: &Call<'_>) -> Res
     let response = send(exchange, target, build).await?;
     let existing = match settings.first_call() {
         FirstCall::Upsert => {
-            let outcome = response::batch(&response, &[(&settings, call.effect_key)], context).pop();
-            return Ok(outcome.unwrap_or_else(|| response::unanswered(&response, context)));
+            return Ok(response::upserted(&response, (&settings, call.effect_key), context));
         }
         FirstCall::Update => return Ok(response::outcome(&response, settings.mode, &settings.object, context)),
         FirstCall::Create => match response::created(&response, context) {

@@ -10,6 +10,7 @@ use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::time::Time;
 
 use super::settings::{AssociateSettings, Mode, OnAbsent, Settings};
+use crate::batch::BatchOutcome;
 use crate::failures::MatchedFailure;
 use crate::outbound::HttpResponse;
 use crate::quota::Quota;
@@ -66,8 +67,13 @@ impl ApiError {
     fn read(body: &[u8]) -> ApiError {
         match serde_json::from_slice::<ApiError>(body) {
             Ok(error) if !error.message.is_empty() || !error.code().is_empty() => error,
-            _ => ApiError { message: String::from_utf8_lossy(body).into_owned(), ..ApiError::default() },
+            _ => ApiError::raw(body),
         }
+    }
+
+    /// A successful response that does not say what was expected.
+    fn raw(body: &[u8]) -> ApiError {
+        ApiError { message: String::from_utf8_lossy(body).into_owned(), ..ApiError::default() }
     }
 
     /// The provider's code: the policy of a limit, else the category.
@@ -160,19 +166,31 @@ pub(crate) fn converted(response: &HttpResponse, settings: &Settings<'_>, contex
     }
 }
 
+/// Outcome of an upsert that was sent alone.
+pub(crate) fn upserted(
+    response: &HttpResponse,
+    record: (&Settings<'_>, &str),
+    context: ResponseContext<'_>,
+) -> Outcome {
+    match batch(response, &[record], context) {
+        BatchOutcome::Whole(outcome) => outcome,
+        BatchOutcome::Each(outcomes) => outcomes.into_iter().next().unwrap_or_else(|| unanswered(response, context)),
+    }
+}
+
 /// Outcomes of the records of one call, in their order. Results and errors are found by trace id, else by the value of the id
 /// property: HubSpot does not promise an order.
 pub(crate) fn batch(
     response: &HttpResponse,
     records: &[(&Settings<'_>, &str)],
     context: ResponseContext<'_>,
-) -> Vec<Outcome> {
+) -> BatchOutcome {
     let answer = match response.status {
         200..300 if !response.truncated => serde_json::from_slice::<BatchAnswer>(&response.body).ok(),
         _ => None,
     };
     let Some(answer) = answer.filter(|answer| !answer.results.is_empty() || !answer.errors.is_empty()) else {
-        return records.iter().map(|_| unanswered(response, context)).collect();
+        return BatchOutcome::Whole(unanswered(response, context));
     };
     // The only answer to the only record can be of no other.
     let (lone_result, lone_error) = match (records, answer.results.as_slice(), answer.errors.as_slice()) {
@@ -191,7 +209,7 @@ pub(crate) fn batch(
             None => unanswered(response, context),
         }
     };
-    records.iter().map(outcome_of).collect()
+    BatchOutcome::Each(records.iter().map(outcome_of).collect())
 }
 
 impl Record {
@@ -226,8 +244,9 @@ fn as_single(response: &HttpResponse, error: &ApiError) -> HttpResponse {
 }
 
 /// Outcome of a record that the response says nothing about. Upserts may be sent again.
-pub(crate) fn unanswered(response: &HttpResponse, context: ResponseContext<'_>) -> Outcome {
-    let error = ApiError::read(response.body.trim_ascii());
+fn unanswered(response: &HttpResponse, context: ResponseContext<'_>) -> Outcome {
+    let body = response.body.trim_ascii();
+    let error = if response.status < 300 { ApiError::raw(body) } else { ApiError::read(body) };
     Failed { response, error: &error, context }.outcome()
 }
 
@@ -363,7 +382,7 @@ fn record(response: &HttpResponse) -> Result<Record, ApiError> {
     match response.status {
         200..300 => match serde_json::from_slice::<Record>(body) {
             Ok(record) if record.id.is_some() => Ok(record),
-            _ => Err(ApiError::read(body)),
+            _ => Err(ApiError::raw(body)),
         },
         _ => Err(ApiError::read(body)),
     }

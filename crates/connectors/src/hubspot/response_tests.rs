@@ -112,7 +112,10 @@ fn recorded_batches_are_taken_apart() {
         let settings: Vec<Settings<'_>> = withs.iter().map(|with| Settings::read(with).unwrap()).collect();
         let traces: Vec<String> = recorded.ids.iter().map(|id| format!("t-{id}")).collect();
         let records: Vec<(&Settings<'_>, &str)> = settings.iter().zip(traces.iter().map(String::as_str)).collect();
-        let found: Vec<String> = batch(&response, &records, context()).iter().map(brief).collect();
+        let found: Vec<String> = match batch(&response, &records, context()) {
+            BatchOutcome::Whole(outcome) => vec![format!("whole {}", brief(&outcome))],
+            BatchOutcome::Each(outcomes) => outcomes.iter().map(brief).collect(),
+        };
         assert_eq!(json!(found), recorded.expect, "{} {}", recorded.status, recorded.body);
     }
 }

@@ -1,4 +1,4 @@
-//! `salesforce.upsert`: sends one record and reads the response.
+//! `salesforce.upsert`: sends one record, or those of several calls as a collection, and reads the response.
 
 mod request;
 pub(crate) mod response;
@@ -13,6 +13,8 @@ pub(crate) use request::Target;
 use response::ResponseContext;
 use settings::Settings;
 
+use crate::batch::{BatchOutcome, Checked};
+use crate::echo::mask_outcome;
 use crate::outbound::{HttpResponse, Outbound, Request};
 use crate::text::{MASK, exposed, redact, redact_outcome};
 use crate::token::{Exchange, bearer};
@@ -33,6 +35,44 @@ pub(crate) async fn call(outbound: &Outbound, target: &Target, timeout_max: Dura
     }
     let tokens = target.tokens.texts();
     redact_outcome(outcome, exposed(&target.secrets).chain(tokens.iter().map(String::as_str)))
+}
+
+/// Sends the records of several calls in one request. A call whose parameters are invalid is rejected and not part of it; a
+/// record that is left alone is sent as one.
+pub(crate) async fn call_batch(
+    outbound: &Outbound,
+    target: &Target,
+    timeout_max: Duration,
+    calls: &[Call<'_>],
+) -> Vec<Outcome> {
+    let checked = Checked::new(calls, |one| Settings::read(one.with));
+    let sent = match checked.calls[..] {
+        [] => vec![],
+        [alone] => vec![mask_outcome(call(outbound, target, timeout_max, alone).await, &alone)],
+        _ => send_records(outbound, target, timeout_max, &checked).await.into_outcomes(&checked.calls),
+    };
+    checked.outcomes(sent)
+}
+
+async fn send_records(
+    outbound: &Outbound,
+    target: &Target,
+    timeout_max: Duration,
+    Checked { calls, settings, .. }: &Checked<'_, Settings<'_>>,
+) -> BatchOutcome {
+    let build = |authorization| request::batch(settings, target, authorization, calls[0].traceparent);
+    let answer = match exchange(outbound, target, timeout_max, &calls[0], build).await {
+        Ok(response) => response::batch(&response, context(target, &settings[0], &calls[0])),
+        Err(outcome) => BatchOutcome::Whole(outcome),
+    };
+    let tokens = target.tokens.texts();
+    let secrets = || exposed(&target.secrets).chain(tokens.iter().map(String::as_str));
+    match answer {
+        BatchOutcome::Whole(outcome) => BatchOutcome::Whole(redact_outcome(outcome, secrets())),
+        BatchOutcome::Each(outcomes) => {
+            BatchOutcome::Each(outcomes.into_iter().map(|outcome| redact_outcome(outcome, secrets())).collect())
+        }
+    }
 }
 
 /// Reads the record by its external id, and compares it with what the step writes: a record that differs counts as absent.

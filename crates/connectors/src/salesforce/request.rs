@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hyper::Method;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Serializer;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sluice_domain::destination::{SalesforceAuth, SalesforceDestination};
 use sluice_domain::failure_rules::{FailureRule, FailureTable};
 use sluice_domain::outcome::{Failure, FailureClass};
@@ -30,6 +30,8 @@ const UNESCAPED_IN_ID: &[u8] = b"-_~";
 pub(crate) struct Target {
     /// URL prefix of records, up to the slash before the object name.
     records_url: String,
+    /// The same of collections.
+    collections_url: String,
     headers: HeaderMap,
     pub(crate) host: String,
     pub(crate) tokens: Tokens,
@@ -65,6 +67,7 @@ impl Target {
             SalesforceAuth::Token(token) => token,
         };
         Ok(Target {
+            collections_url: format!("{instance}/services/data/{version}/composite/sobjects/"),
             records_url: format!("{instance}/services/data/{version}/sobjects/"),
             headers,
             host: url.host_str().unwrap_or_default().to_owned(),
@@ -84,9 +87,7 @@ impl Target {
         text.push('/');
         percent_encode(&settings.external_id, UNESCAPED_IN_ID, &mut text);
         text.push_str(query);
-        Url::parse(&text).map_err(|error| {
-            Failure::new(FailureClass::Mapping, "invalid-request", format!("Cannot build the record URL: {error}."))
-        })
+        parse_url(&text)
     }
 
     fn headers(&self, authorization: HeaderValue, traceparent: Option<&str>) -> HeaderMap {
@@ -134,6 +135,45 @@ pub(crate) fn upsert(
     })
 }
 
+/// Request for the records of several upserts of one object: each has a result of its own.
+pub(crate) fn batch(
+    upserts: &[Settings<'_>],
+    target: &Target,
+    authorization: HeaderValue,
+    traceparent: Option<&str>,
+) -> Result<Request, Failure> {
+    let (object, field) = upserts.first().map_or(("", ""), |first| (&*first.object, &*first.external_id_field));
+    let mut headers = target.headers(authorization, traceparent);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let records: Vec<Value> = upserts.iter().map(record).collect();
+    let body = serde_json::to_vec(&json!({ "allOrNone": false, "records": records }));
+    Ok(Request {
+        method: Method::PATCH,
+        url: parse_url(&format!("{}{object}/{field}", target.collections_url))?,
+        headers,
+        body: body.expect("JSON values serialize").into(),
+        scope: AddressScope::Anywhere,
+    })
+}
+
+/// A record of a collection: here the external id is one of its fields.
+fn record(upsert: &Settings<'_>) -> Value {
+    let mut record = Map::with_capacity(upsert.fields.len() + 2);
+    record.insert("attributes".to_owned(), json!({ "type": upsert.object }));
+    record.insert(upsert.external_id_field.clone().into_owned(), upsert.external_id.trim().into());
+    let kept = upsert.fields.iter().filter(|(name, _)| {
+        !name.eq_ignore_ascii_case(&upsert.external_id_field) && !name.eq_ignore_ascii_case("attributes")
+    });
+    record.extend(kept.map(|(name, value)| (name.clone(), value.clone())));
+    Value::Object(record)
+}
+
+fn parse_url(text: &str) -> Result<Url, Failure> {
+    Url::parse(text).map_err(|error| {
+        Failure::new(FailureClass::Mapping, "invalid-request", format!("Cannot build the record URL: {error}."))
+    })
+}
+
 /// Request for the record by external id, with the fields that the step writes.
 pub(crate) fn read(
     settings: &Settings<'_>,
@@ -170,7 +210,6 @@ fn body(fields: &Map<String, Value>, external_id_field: &str) -> Bytes {
 mod tests {
     use super::*;
     use crate::token::bearer;
-    use serde_json::json;
 
     fn target(allow_duplicates: bool) -> Target {
         Target::new(
@@ -206,6 +245,34 @@ mod tests {
         assert_eq!(request.headers["traceparent"], "00-ab-cd-01");
         assert!(request.headers[AUTHORIZATION].is_sensitive());
         assert!(!request.headers.contains_key(DUPLICATE_RULES));
+    }
+
+    #[test]
+    fn a_batch_is_a_collection_that_has_the_external_id_in_each_record() {
+        let with = |id: &str, name: &str| {
+            json!({
+                "object": "Lead", "external_id_field": "Ext__c", "external_id": id,
+                "fields": {"LastName": name, "ext__C": "x", "attributes": {"type": "User"}},
+            })
+        };
+        let parameters = [with("a.b/1", "Ö"), with("2", "P")];
+        let upserts: Vec<_> = parameters.iter().map(|with| Settings::read(with).unwrap()).collect();
+        let request = batch(&upserts, &target(true), bearer("t").unwrap(), Some("00-ab-cd-01")).unwrap();
+        assert_eq!(
+            request.url.as_str(),
+            "https://acme.my.salesforce.com/services/data/v60.0/composite/sobjects/Lead/Ext__c"
+        );
+        assert_eq!(
+            (request.method, request.headers[DUPLICATE_RULES].to_str().unwrap()),
+            (Method::PATCH, "allowSave=true")
+        );
+        assert_eq!(
+            serde_json::from_slice::<Value>(&request.body).unwrap(),
+            json!({"allOrNone": false, "records": [
+                {"attributes": {"type": "Lead"}, "Ext__c": "a.b/1", "LastName": "Ö"},
+                {"attributes": {"type": "Lead"}, "Ext__c": "2", "LastName": "P"},
+            ]})
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Maps responses to outcomes. Pure.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -9,6 +10,7 @@ use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::time::Time;
 
 use super::settings::{Mode, OnAbsent};
+use crate::batch::BatchOutcome;
 use crate::failures::MatchedFailure;
 use crate::outbound::HttpResponse;
 use crate::quota::Quota;
@@ -20,6 +22,8 @@ use crate::token::Grant;
 pub(crate) static SHIPPED_RULES: LazyLock<FailureTable> =
     LazyLock::new(|| FailureTable::parse(include_str!("failures.json")).expect("the table is valid: a test reads it"));
 
+/// Status with which Salesforce answers a record alone that has such an error.
+const RECORD_ERROR_STATUS: u16 = 400;
 /// Maximum record URLs in a message.
 const RECORDS_NAMED_MAX: usize = 5;
 
@@ -83,24 +87,52 @@ pub(crate) fn outcome(response: &HttpResponse, context: ResponseContext<'_>) -> 
         },
         (_, body) => api_error(body),
     };
-    let matched = matched(response, &api_error, context.rules, context.now);
-    let failure = |class| failure(response, context.host, &api_error, matched.rule, class);
-    match (matched.rule.action, context.mode) {
-        (FailureAction::Absent, Mode::UpdateOnly(on_absent)) if response.status < 500 => {
-            absent(on_absent, response, context)
+    failed(response.status, &api_error, response.retry_after(context.now), context)
+}
+
+/// Outcomes of a collection: one result for each record, in their order. A result is classified as the answer to its record alone
+/// would be.
+pub(crate) fn batch(response: &HttpResponse, context: ResponseContext<'_>) -> BatchOutcome {
+    if response.truncated && response.status < 300 {
+        let message = format!("The response of {} is too large.", context.host);
+        let failure = Failure::new(FailureClass::Permanent, "too-large", message).with_status(response.status);
+        // Upserts are idempotent: each is sent again, alone.
+        return BatchOutcome::Whole(Outcome::Reject { failure });
+    }
+    match serde_json::from_slice::<Vec<Record>>(&response.body) {
+        Ok(records) if response.status == 200 => {
+            BatchOutcome::Each(records.into_iter().map(|record| result(record, context)).collect())
         }
-        // The next upsert by this external id is an update.
-        (FailureAction::Convert, _) => Outcome::Retry { failure: failure(FailureClass::Conflict), after: None },
-        _ => matched.outcome(failure),
+        _ => {
+            let api_error = api_error(response.body.trim_ascii());
+            let after = response.retry_after(context.now);
+            BatchOutcome::Whole(failed(response.status, &api_error, after, context))
+        }
     }
 }
 
-/// Rule for an error response.
-fn matched<'a>(response: &HttpResponse, error: &ApiError, rules: &'a FailureTable, now: Time) -> MatchedFailure<'a> {
-    MatchedFailure {
-        rule: find(rules, RuleCall::Effect, response.status, error),
-        status: response.status,
-        requested_wait: response.retry_after(now),
+/// Outcome of one record of a collection.
+fn result(record: Record, context: ResponseContext<'_>) -> Outcome {
+    if record.id.is_some() && record.success != Some(false) {
+        return Outcome::Done { result: json!({"id": record.id, "created": record.created.unwrap_or_default()}) };
+    }
+    let api_error = record.errors.first().map(ApiError::read).unwrap_or_default();
+    failed(RECORD_ERROR_STATUS, &api_error, None, context)
+}
+
+fn failed(
+    status: u16,
+    api_error: &ApiError,
+    requested_wait: Option<Duration>,
+    context: ResponseContext<'_>,
+) -> Outcome {
+    let rule = find(context.rules, RuleCall::Effect, status, api_error);
+    let failure = |class| failure(status, context.host, api_error, rule, class);
+    match (rule.action, context.mode) {
+        (FailureAction::Absent, Mode::UpdateOnly(on_absent)) if status < 500 => absent(on_absent, status, context),
+        // The next upsert by this external id is an update.
+        (FailureAction::Convert, _) => Outcome::Retry { failure: failure(FailureClass::Conflict), after: None },
+        _ => MatchedFailure { rule, status, requested_wait }.outcome(failure),
     }
 }
 
@@ -109,14 +141,14 @@ fn find<'a>(rules: &'a FailureTable, call: RuleCall, status: u16, error: &ApiErr
 }
 
 /// Outcome of an update without a record.
-fn absent(on_absent: OnAbsent, response: &HttpResponse, context: ResponseContext<'_>) -> Outcome {
+fn absent(on_absent: OnAbsent, status: u16, context: ResponseContext<'_>) -> Outcome {
     let reason = format!("No {} has this external id, and update_only does not create one.", context.object);
     match on_absent {
         OnAbsent::Noop => Outcome::Noop { reason },
         OnAbsent::DeadLetter => {
             let advice = "Replay the job once the record exists, or set `on_absent` to noop or create.";
             let failure = Failure::new(FailureClass::Identity, "record-absent", format!("{reason} {advice}"));
-            Outcome::Reject { failure: failure.with_status(response.status) }
+            Outcome::Reject { failure: failure.with_status(status) }
         }
     }
 }
@@ -155,8 +187,9 @@ pub(crate) fn readback(
         };
     }
     let api_error = api_error(body);
-    let matched = matched(response, &api_error, context.rules, context.now);
-    matched.readback(|class| failure(response, context.host, &api_error, matched.rule, class))
+    let rule = find(context.rules, RuleCall::Effect, response.status, &api_error);
+    let matched = MatchedFailure { rule, status: response.status, requested_wait: None };
+    matched.readback(|class| failure(response.status, context.host, &api_error, rule, class))
 }
 
 /// Whether a record has the value that was written. Field names ignore case. Salesforce stores empty text as null, trims text
@@ -190,7 +223,7 @@ pub(crate) fn grant(response: &HttpResponse, host: &str, now: Time) -> Result<Gr
     let rule = find(&SHIPPED_RULES, RuleCall::Token, response.status, &api_error);
     let matched = MatchedFailure { rule, status: response.status, requested_wait: response.retry_after(now) };
     Err(matched.outcome(|class| {
-        let failure = failure(response, host, &api_error, rule, class);
+        let failure = failure(response.status, host, &api_error, rule, class);
         Failure { message: format!("No token: {}", failure.message), ..failure }
     }))
 }
@@ -226,21 +259,14 @@ fn ambiguous(urls: &[Value]) -> ApiError {
     ApiError { message: format!("{}{more}", named.join(" ")), ..ApiError::default() }
 }
 
-fn failure(
-    response: &HttpResponse,
-    host: &str,
-    api_error: &ApiError,
-    rule: &FailureRule,
-    class: FailureClass,
-) -> Failure {
-    let code = if api_error.code.is_empty() { format!("http-{}", response.status) } else { api_error.code.clone() };
+fn failure(status: u16, host: &str, api_error: &ApiError, rule: &FailureRule, class: FailureClass) -> Failure {
+    let code = if api_error.code.is_empty() { format!("http-{status}") } else { api_error.code.clone() };
     let quoted = excerpt(api_error.message.as_bytes());
     let separator = if quoted.is_empty() { "." } else { ": " };
     let fields =
         if api_error.fields.is_empty() { String::new() } else { format!(", fields {}", api_error.fields.join(" ")) };
-    let message =
-        format!("{host} returned {code} (status {}{fields}): {}{separator}{quoted}", response.status, rule.advice);
-    Failure::new(class, code, message).with_status(response.status)
+    let message = format!("{host} returned {code} (status {status}{fields}): {}{separator}{quoted}", rule.advice);
+    Failure::new(class, code, message).with_status(status)
 }
 
 #[cfg(test)]

@@ -166,6 +166,26 @@ async fn every_fault_of_hubspot_has_its_outcome() {
 }
 
 #[tokio::test]
+async fn batch_is_one_call_in_which_a_bad_record_fails_alone() {
+    let account = account([]);
+    let connectors = to_account(&account.url(), private_app());
+    let mut withs: Vec<Value> = (0..5).map(|number| lead(&format!("b{number}"))).collect();
+    withs[1]["properties"]["nonsense"] = json!("x");
+    withs[3]["id"] = json!("");
+    let keys: Vec<String> = (0..5).map(|number| format!("effect-{number}")).collect();
+    let calls: Vec<Call<'_>> =
+        withs.iter().zip(&keys).map(|(with, key)| Call { effect_key: key, ..upsert(with) }).collect();
+    let outcomes: Vec<String> = connectors.call_batch(&calls).await.iter().map(brief).collect();
+    let expected = ["done", "reject permanent VALIDATION_ERROR", "done", "reject identity no-identity", "done"];
+    assert_eq!(outcomes, expected);
+    let truth = account.truth();
+    assert_eq!((truth.calls.received, truth.object("contacts").records), (1, 3));
+    account.set_faults(FaultPlan::scripted([Scripted::first(1, Fault::DropAfter)])).unwrap();
+    let outcomes: Vec<String> = connectors.call_batch(&calls[..3]).await.iter().map(brief).collect();
+    assert_eq!(outcomes, ["unsure retryable reset"; 3], "a lost answer is the answer of none");
+}
+
+#[tokio::test]
 async fn record_created_by_another_writer_in_between_is_updated_in_the_same_attempt() {
     let account = account([Scripted::first(1, Fault::DuplicateValue).only(CallKind::Write)]);
     let connectors = to_account(&account.url(), private_app());

@@ -35,6 +35,7 @@ fn destination(name: &str, kind: DestinationKind) -> Destination {
         kind,
         timeout: PATIENT,
         straggler_horizon: None,
+        batch_max: None,
         gate: GateSettings::default(),
         failure_rules: vec![],
     }

@@ -85,6 +85,7 @@ async fn third_party_server_accepts_and_parses_our_mail() {
         kind: DestinationKind::Smtp(settings),
         timeout: Duration::from_secs(20),
         straggler_horizon: None,
+        batch_max: None,
         gate: GateSettings::default(),
         failure_rules: vec![],
     };

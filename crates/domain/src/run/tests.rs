@@ -42,6 +42,7 @@ fn step(id: &str, destination: &str, class: EffectClass) -> Step {
         destination: destination.into(),
         with: Template::Literal(Value::Null),
         class,
+        batch: None,
         resend_allowed: false,
         retry: None,
         order: LaneOrder::Fifo,
@@ -91,6 +92,7 @@ fn destinations() -> std::collections::BTreeMap<String, Destination> {
         kind: DestinationKind::Http(HttpDestination::default()),
         timeout: Duration::from_secs(1),
         straggler_horizon: Some(Duration::from_secs(60)),
+        batch_max: None,
         gate: GateSettings::default(),
     };
     [(crm.name.clone(), crm)].into()

@@ -68,6 +68,7 @@ pub(super) fn message(
         destination: destination.into(),
         with: Template::Map(parameters),
         class,
+        batch: None,
         // The approval can be decided elsewhere if Slack is down.
         on_error: OnError::Continue,
         announces: Some(asks.id.clone()),

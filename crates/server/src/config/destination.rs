@@ -112,6 +112,12 @@ pub(super) static SALESFORCE: SectionSpec = SectionSpec {
         )
         .or("false"),
         key("failure_rules", ValueType::Tables("a failure rule"), "What error responses mean; evaluated first."),
+        key(
+            "batch_max",
+            ValueType::Count(1, 200),
+            "Maximum number of waiting jobs whose records one call carries. 1: every record has a call of its own.",
+        )
+        .or("200"),
     ],
     later: &[],
     rules: &[],
@@ -211,6 +217,7 @@ pub(super) fn built_in(kind: &str) -> Option<Destination> {
         kind,
         timeout,
         straggler_horizon: None,
+        batch_max: None,
         gate,
         failure_rules: vec![],
     })
@@ -272,7 +279,8 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> 
         DestinationKind::Salesforce(_) | DestinationKind::Hubspot(_) => failure_rules::read(&fields),
         _ => vec![],
     };
-    Some(Destination { name: name.to_owned(), kind, timeout, straggler_horizon, gate, failure_rules })
+    let batch_max = fields.node_if_known("batch_max").and_then(|_| fields.count("batch_max"));
+    Some(Destination { name: name.to_owned(), kind, timeout, straggler_horizon, batch_max, gate, failure_rules })
 }
 
 fn refuse_type(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> {

@@ -25,6 +25,12 @@ pub(super) static HUBSPOT: SectionSpec = SectionSpec {
         key("auth", ValueType::Table("hubspot credentials"), "Credentials.").required(),
         key("base_url", ValueType::Url, "URL of the API.").or("https://api.hubapi.com"),
         key("api_version", ValueType::Described("v3, or a version such as 2026-03"), "Version of the API.").or("v3"),
+        key(
+            "batch_max",
+            ValueType::Count(1, 100),
+            "Maximum number of waiting jobs whose records one call carries. 1: every record has a call of its own.",
+        )
+        .or("100"),
         key("failure_rules", ValueType::Tables("a failure rule"), "What error responses mean; evaluated first."),
     ],
     later: &[],

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sluice_domain::action::Action;
+use sluice_domain::action::{Action, BatchForm};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::retry::RetryPolicy;
 use sluice_domain::template::Template;
@@ -317,13 +317,14 @@ fn read_body(
     }
     let with_node = script.as_ref().map(|script| &script.with).or(fields.node("with"));
     let raw = with_node.map(YamlNode::to_value).unwrap_or_default();
-    let step = |destination: String, with: Option<Template>, class: EffectClass| Step {
+    let step = |destination: String, with: Option<Template>, class: EffectClass, batch: Option<BatchForm>| Step {
         id: id.into(),
         condition,
         action,
         destination: destination.into(),
         with: with.unwrap_or(Template::Map(vec![])),
         class,
+        batch,
         resend_allowed: action.resend_allowed(&raw),
         retry: None,
         order: LaneOrder::Fifo,
@@ -336,7 +337,7 @@ fn read_body(
     };
     if let Some(node) = foreach::queueing(fields, action) {
         let with = foreach::queue(report, action, node, visible, names);
-        return Some(step(String::new(), with, action.class(&raw)));
+        return Some(step(String::new(), with, action.class(&raw), None));
     }
     let with = parameters::read(report, action, with_node, fields.key_span("with"), action_span, visible);
     if action == Action::SendTemplate {
@@ -349,7 +350,7 @@ fn read_body(
     }
     if action.is_internal() {
         step_destination::refuse(fields, action, with_node);
-        return Some(step(String::new(), with, action.class(&raw)));
+        return Some(step(String::new(), with, action.class(&raw), None));
     }
     let (name, span) = step_destination::read(fields, action, with_node, names)?;
     let found = names.destinations.get(&name).and_then(|placed| placed.value.as_ref());
@@ -359,5 +360,7 @@ fn read_body(
     read.built_in.extend((!names.destinations.contains_key(&name)).then_some(action.spec().destination));
     read.runtimes.extend(script.as_ref().and_then(|script| script.needed.clone()));
     let class = found.map_or_else(|| action.class(&raw), |found| action.class_at(&raw, &found.kind));
-    Some(step(name, with, class))
+    let batch_max = found.and_then(|found| found.batch_max).unwrap_or(u32::MAX);
+    let batch = action.batch_form(&raw).and_then(|form| form.limited(batch_max));
+    Some(step(name, with, class, batch))
 }
