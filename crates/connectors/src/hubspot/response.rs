@@ -377,14 +377,14 @@ fn find<'a>(rules: &'a FailureTable, call: RuleCall, status: u16, error: &ApiErr
 }
 
 /// Record of a successful response, or its error.
-fn record(response: &HttpResponse) -> Result<Record, ApiError> {
+fn record(response: &HttpResponse) -> Result<Record, Box<ApiError>> {
     let body = response.body.trim_ascii();
     match response.status {
         200..300 => match serde_json::from_slice::<Record>(body) {
             Ok(record) if record.id.is_some() => Ok(record),
-            _ => Err(ApiError::raw(body)),
+            _ => Err(Box::new(ApiError::raw(body))),
         },
-        _ => Err(ApiError::read(body)),
+        _ => Err(Box::new(ApiError::read(body))),
     }
 }
 

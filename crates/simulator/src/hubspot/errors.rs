@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::reply::FakeReply;
 
-const CORRELATION_ID: &str = "00000000-0000-4000-8000-000000000000";
+pub(crate) const CORRELATION_ID: &str = "00000000-0000-4000-8000-000000000000";
 
 /// Status, category and message of an error, and further members of its body.
 #[derive(Debug, Clone, PartialEq)]

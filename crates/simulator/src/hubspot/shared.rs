@@ -224,7 +224,7 @@ impl FakeTarget for FakeCall {
             HubspotRequest::Token { form, .. } => {
                 let reply = portal.tokens.issue_for(form);
                 portal.writes.calls.tokens_issued += u64::from(reply.is_ok());
-                reply.unwrap_or_else(|refused| refused)
+                reply.unwrap_or_else(|refused| refused.reply())
             }
         }
     }

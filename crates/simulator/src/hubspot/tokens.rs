@@ -7,6 +7,7 @@ use hyper::StatusCode;
 use serde_json::json;
 
 use super::HubspotSettings;
+use super::errors::CORRELATION_ID;
 use crate::reply::FakeReply;
 use crate::uri;
 
@@ -48,14 +49,10 @@ impl Tokens {
         token == self.private_app || known.is_some_and(|(_, issued)| issued.elapsed() < self.lifetime)
     }
 
-    /// Responds to a token request; the error has OAuth's status.
-    pub(crate) fn issue_for(&mut self, form: &str) -> Result<FakeReply, FakeReply> {
+    /// Responds to a token request; issues a token if its credentials are valid.
+    pub(crate) fn issue_for(&mut self, form: &str) -> Result<FakeReply, TokenRefusal> {
         let value = |name| uri::form_value(form, name).unwrap_or_default();
-        let refused = |status: &str, message: &str| {
-            let body =
-                json!({"status": status, "message": message, "correlationId": "00000000-0000-4000-8000-000000000000"});
-            Err(FakeReply::json(StatusCode::BAD_REQUEST, &body))
-        };
+        let refused = |status, message| Err(TokenRefusal { status, message });
         if value("grant_type") != "refresh_token" {
             return refused("BAD_GRANT_TYPE", "unsupported grant_type");
         }
@@ -81,5 +78,19 @@ impl Tokens {
             "expires_in": self.lifetime.as_secs(),
         });
         Ok(FakeReply::json(StatusCode::OK, &body))
+    }
+}
+
+/// Refused token request; always a 400.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TokenRefusal {
+    status: &'static str,
+    message: &'static str,
+}
+
+impl TokenRefusal {
+    pub(crate) fn reply(self) -> FakeReply {
+        let body = json!({"status": self.status, "message": self.message, "correlationId": CORRELATION_ID});
+        FakeReply::json(StatusCode::BAD_REQUEST, &body)
     }
 }
