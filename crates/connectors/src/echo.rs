@@ -56,6 +56,7 @@ fn data_parameters(action: Action) -> &'static [&'static str] {
     match action {
         Action::HttpRequest => &["json", "form", "text", "query"],
         Action::SalesforceUpsert => &["external_id", "fields"],
+        Action::HubspotUpsert => &["id", "properties"],
         Action::PostgresUpsert => &["values"],
         Action::EmailSend => &["to", "cc", "bcc", "reply_to", "subject", "text", "html"],
         Action::SendTemplate => &["to", "cc", "bcc", "reply_to", "subject", "text", "html", "vars"],

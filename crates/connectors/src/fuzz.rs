@@ -6,8 +6,9 @@ use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use sluice_domain::outcome::{EffectClass, Outcome};
 use sluice_domain::time::Time;
 
+use crate::batch::BatchOutcome;
 use crate::outbound::{HttpResponse, retry_after as read_retry_after};
-use crate::{email, http, salesforce, slack};
+use crate::{email, http, hubspot, salesforce, slack};
 
 /// HTTP response of a destination, as raw parts.
 #[derive(Clone, Copy, Debug)]
@@ -39,11 +40,13 @@ pub fn outcomes(raw: RawResponse<'_>, now: Time) -> Vec<Outcome> {
         salesforce::settings::Mode::Upsert,
         salesforce::settings::Mode::UpdateOnly(salesforce::settings::OnAbsent::DeadLetter),
     ] {
-        let context = salesforce::response::ResponseContext { host, object: "Lead", mode, now };
+        let rules = &salesforce::response::SHIPPED_RULES;
+        let context = salesforce::response::ResponseContext { host, object: "Lead", mode, rules, now };
         outcomes.push(salesforce::response::outcome(&response, context));
         salesforce::response::readback(&response, &serde_json::Map::new(), context);
     }
-    outcomes.extend(salesforce::response::token(&response, host, now).err());
+    outcomes.extend(salesforce::response::grant(&response, host, now).err());
+    outcomes.extend(of_hubspot(&response, now));
     for channel in [slack::settings::Channel::Required, slack::settings::Channel::Fixed] {
         let context = slack::response::ResponseContext { host, channel, now };
         outcomes.push(slack::response::outcome(&response, context));
@@ -54,6 +57,25 @@ pub fn outcomes(raw: RawResponse<'_>, now: Time) -> Vec<Outcome> {
         outcomes.push(http::response::outcome(&response, context));
     }
     http::response::readback(&response, host);
+    outcomes
+}
+
+fn of_hubspot(response: &HttpResponse, now: Time) -> Vec<Outcome> {
+    let context = hubspot::response::ResponseContext { host: "host", rules: &hubspot::response::SHIPPED_RULES, now };
+    let with = serde_json::json!({"object": "contacts", "id_property": "key", "id": "a", "properties": {"b": "c"}});
+    let Ok(settings) = hubspot::settings::Settings::read(&with) else { return vec![] };
+    let records = [(&settings, "eff_1"), (&settings, "eff_2")];
+    let mut outcomes = match hubspot::response::batch(response, &records, context) {
+        BatchOutcome::Whole(outcome) => vec![outcome],
+        BatchOutcome::Each(outcomes) => outcomes,
+    };
+    outcomes.push(hubspot::response::outcome(response, settings.mode, "contacts", context));
+    outcomes.push(hubspot::response::converted(response, &settings, context));
+    if let hubspot::response::Answer::Settled(outcome) = hubspot::response::created(response, context) {
+        outcomes.push(outcome);
+    }
+    hubspot::response::readback(response, &settings, context);
+    outcomes.extend(hubspot::response::grant(response, "host", now).err());
     outcomes
 }
 

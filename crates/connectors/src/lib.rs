@@ -7,18 +7,22 @@
 mod batch;
 mod echo;
 mod email;
+mod failures;
 #[doc(hidden)]
 pub mod fuzz;
 mod http;
+mod hubspot;
 pub mod node_client;
 mod outbound;
 mod parameter;
 mod postgres;
+mod quota;
 mod salesforce;
 mod script;
 mod slack;
 mod text;
 mod tls;
+mod token;
 mod url_path;
 
 use std::collections::HashMap;
@@ -30,12 +34,14 @@ use serde::Serialize;
 use serde_json::Value;
 use sluice_domain::action::Action;
 use sluice_domain::destination::{Destination, DestinationKind};
+use sluice_domain::failure_rules::FailureTable;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::time::Time;
 use tokio::time::Instant;
 
 pub use outbound::OutboundSettings;
 use outbound::{Outbound, Request};
+pub use quota::Quota;
 pub use script::find_runtime;
 
 /// One attempt of one effect.
@@ -120,6 +126,7 @@ struct PreparedDestination {
 enum Connector {
     Http(Box<http::Target>),
     Salesforce(Box<salesforce::Target>),
+    Hubspot(Box<hubspot::Target>),
     Postgres(Box<postgres::Target>),
     Email(Box<email::Target>),
     Script(Box<script::Target>),
@@ -131,7 +138,10 @@ impl PreparedDestination {
         let connector = match &destination.kind {
             DestinationKind::Http(settings) => Connector::Http(Box::new(http::Target::new(settings)?)),
             DestinationKind::Salesforce(settings) => {
-                Connector::Salesforce(Box::new(salesforce::Target::new(settings)?))
+                Connector::Salesforce(Box::new(salesforce::Target::new(settings, &destination.failure_rules)?))
+            }
+            DestinationKind::Hubspot(settings) => {
+                Connector::Hubspot(Box::new(hubspot::Target::new(settings, &destination.failure_rules)?))
             }
             DestinationKind::Postgres(settings) => {
                 Connector::Postgres(Box::new(postgres::Target::new(settings, destination.gate.concurrency_max)?))
@@ -148,6 +158,7 @@ impl PreparedDestination {
 enum Route<'a> {
     Http(&'a http::Target, Duration),
     Salesforce(&'a salesforce::Target, Duration),
+    Hubspot(&'a hubspot::Target, Duration),
     Postgres(&'a postgres::Target, Duration),
     Email(&'a email::Target, Duration),
     Script(&'a script::Target, Duration),
@@ -187,6 +198,7 @@ impl Connectors {
         match self.route(&call) {
             Ok(Route::Http(target, timeout_max)) => http::call(outbound, target, timeout_max, call).await,
             Ok(Route::Salesforce(target, timeout_max)) => salesforce::call(outbound, target, timeout_max, call).await,
+            Ok(Route::Hubspot(target, timeout_max)) => hubspot::call(outbound, target, timeout_max, call).await,
             Ok(Route::Postgres(target, timeout_max)) => postgres::call(target, timeout_max, call).await,
             Ok(Route::Email(target, timeout_max)) => email::call(target, timeout_max, call).await,
             Ok(Route::Script(target, timeout_max)) => script::call(target, timeout_max, call).await,
@@ -198,10 +210,17 @@ impl Connectors {
     /// Sends the effects of several calls, in one request where the connector can, and returns one outcome for each, in their
     /// order. The calls have one destination and one action, and what their batch form wants to be the same is the same.
     pub async fn call_batch(&self, calls: &[Call<'_>]) -> Vec<Outcome> {
-        if let [first, _, ..] = calls
-            && let Ok(Route::Salesforce(target, timeout_max)) = self.route(first)
-        {
-            return salesforce::call_batch(&self.0.outbound, target, timeout_max, calls).await;
+        if let [first, _, ..] = calls {
+            let outbound = &self.0.outbound;
+            match self.route(first) {
+                Ok(Route::Salesforce(target, timeout_max)) => {
+                    return salesforce::call_batch(outbound, target, timeout_max, calls).await;
+                }
+                Ok(Route::Hubspot(target, timeout_max)) if first.action == Action::HubspotUpsert => {
+                    return hubspot::call_batch(outbound, target, timeout_max, calls).await;
+                }
+                _ => {}
+            }
         }
         let mut outcomes = Vec::with_capacity(calls.len());
         for call in calls {
@@ -211,7 +230,7 @@ impl Connectors {
     }
 
     /// Checks whether the destination holds the effect: by `verify:` for `http.request`, by the external id
-    /// for `salesforce.upsert`, by its effect row for `postgres.upsert`, by message metadata for
+    /// for `salesforce.upsert`, by the id property for `hubspot.upsert`, by its effect row for `postgres.upsert`, by message metadata for
     /// `slack.post`. Mail and scripts cannot be read back.
     pub async fn read_back(&self, call: Call<'_>) -> Readback {
         echo::mask_readback(self.look(call).await, &call)
@@ -224,6 +243,7 @@ impl Connectors {
             Ok(Route::Salesforce(target, timeout_max)) => {
                 salesforce::read_back(outbound, target, timeout_max, call).await
             }
+            Ok(Route::Hubspot(target, timeout_max)) => hubspot::read_back(outbound, target, timeout_max, call).await,
             Ok(Route::Postgres(target, timeout_max)) => postgres::read_back(target, timeout_max, call).await,
             Ok(Route::Email(..)) => email::read_back(),
             Ok(Route::Script(..)) => script::read_back(),
@@ -241,10 +261,31 @@ impl Connectors {
             Route::Salesforce(target, _) => {
                 Ok(Preview::of(&salesforce::prepare(target, call)?, text::exposed(&target.secrets)))
             }
+            Route::Hubspot(target, _) => {
+                Ok(Preview::of(&hubspot::prepare(target, call)?, text::exposed(&target.secrets)))
+            }
             Route::Postgres(target, _) => postgres::preview(target, call),
             Route::Email(target, _) => email::preview(target, call),
             Route::Script(target, _) => script::preview(target, call),
             Route::Slack(target, _) => Ok(Preview::of(&slack::prepare(target, call)?, text::exposed(&target.secrets))),
+        }
+    }
+
+    /// Failure rules of a destination in order of precedence; `None` if its connector has no table.
+    pub fn failure_rules(&self, destination: &str) -> Option<&FailureTable> {
+        match &self.0.destinations.get(destination)?.connector {
+            Connector::Salesforce(target) => Some(&target.rules),
+            Connector::Hubspot(target) => Some(&target.rules),
+            _ => None,
+        }
+    }
+
+    /// The latest report of a destination about its daily limit of calls.
+    pub fn quota(&self, destination: &str) -> Option<Quota> {
+        match &self.0.destinations.get(destination)?.connector {
+            Connector::Salesforce(target) => target.quota.latest(),
+            Connector::Hubspot(target) => target.quota.latest(),
+            _ => None,
         }
     }
 
@@ -265,6 +306,9 @@ impl Connectors {
             (Action::HttpRequest, Connector::Http(target)) => Ok(Route::Http(target, prepared.timeout)),
             (Action::SalesforceUpsert, Connector::Salesforce(target)) => {
                 Ok(Route::Salesforce(target, prepared.timeout))
+            }
+            (Action::HubspotUpsert | Action::HubspotAssociate, Connector::Hubspot(target)) => {
+                Ok(Route::Hubspot(target, prepared.timeout))
             }
             (Action::PostgresUpsert, Connector::Postgres(target)) => Ok(Route::Postgres(target, prepared.timeout)),
             (Action::EmailSend | Action::SendTemplate, Connector::Email(target)) => {

@@ -18,6 +18,10 @@ pub enum Action {
     HttpRequest,
     /// `salesforce.upsert`
     SalesforceUpsert,
+    /// `hubspot.upsert`
+    HubspotUpsert,
+    /// `hubspot.associate`
+    HubspotAssociate,
     /// `postgres.upsert`
     PostgresUpsert,
     /// `email.send`
@@ -93,9 +97,11 @@ const fn parameter(name: &'static str, value_type: ParameterType, required: bool
 }
 
 impl Action {
-    pub const ALL: [Action; 14] = [
+    pub const ALL: [Action; 16] = [
         Action::HttpRequest,
         Action::SalesforceUpsert,
+        Action::HubspotUpsert,
+        Action::HubspotAssociate,
         Action::PostgresUpsert,
         Action::EmailSend,
         Action::Script,
@@ -112,13 +118,30 @@ impl Action {
 
     /// Whether a record that the action wrote can be read back and compared with what was written.
     pub fn compares_record(self) -> bool {
-        self == Action::SalesforceUpsert
+        matches!(self, Action::SalesforceUpsert | Action::HubspotUpsert)
+    }
+
+    /// Parameter that identifies the record in a CRM or the mark that the action writes.
+    pub fn identity_parameter(self) -> Option<&'static str> {
+        match self {
+            Action::SalesforceUpsert => Some("external_id"),
+            Action::HubspotUpsert => Some("id"),
+            Action::StoreSetnx => Some("key"),
+            _ => None,
+        }
+    }
+
+    /// Whether the action writes records of persons or companies into a CRM.
+    pub fn writes_crm_record(self) -> bool {
+        matches!(self, Action::SalesforceUpsert | Action::HubspotUpsert)
     }
 
     pub fn spec(self) -> &'static Spec {
         match self {
             Action::HttpRequest => &external::HTTP_REQUEST,
             Action::SalesforceUpsert => &external::SALESFORCE_UPSERT,
+            Action::HubspotUpsert => &external::HUBSPOT_UPSERT,
+            Action::HubspotAssociate => &external::HUBSPOT_ASSOCIATE,
             Action::PostgresUpsert => &external::POSTGRES_UPSERT,
             Action::EmailSend => &external::EMAIL_SEND,
             Action::Script => &external::SCRIPT,
@@ -152,7 +175,7 @@ impl Action {
     pub fn class(self, with: &Value) -> EffectClass {
         let text = |name: &str| with.get(name).and_then(Value::as_str);
         match self {
-            Action::SalesforceUpsert => EffectClass::Natural,
+            Action::SalesforceUpsert | Action::HubspotUpsert | Action::HubspotAssociate => EffectClass::Natural,
             // Internal actions commit with the ledger.
             Action::PostgresUpsert
             | Action::ComputeDedupKey

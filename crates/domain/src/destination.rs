@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::failure_rules::FailureRule;
 use crate::unit::Rate;
 use crate::verify::SecretValue;
 
@@ -19,6 +20,8 @@ pub struct Destination {
     /// Jobs that one call may carry, at the most; `None`: as many as the action allows.
     pub batch_max: Option<u32>,
     pub gate: GateSettings,
+    /// Evaluated before the rules of the connector.
+    pub failure_rules: Vec<FailureRule>,
 }
 
 /// Type of destination; selects the connector.
@@ -28,6 +31,8 @@ pub enum DestinationKind {
     Http(HttpDestination),
     /// Salesforce, or a compatible API.
     Salesforce(SalesforceDestination),
+    /// HubSpot, or a compatible API.
+    Hubspot(HubspotDestination),
     /// An external PostgreSQL database.
     Postgres(PostgresDestination),
     Smtp(SmtpDestination),
@@ -43,6 +48,7 @@ impl DestinationKind {
         match self {
             DestinationKind::Http(_) => "http",
             DestinationKind::Salesforce(_) => "salesforce",
+            DestinationKind::Hubspot(_) => "hubspot",
             DestinationKind::Postgres(_) => "postgres",
             DestinationKind::Smtp(_) => "smtp",
             DestinationKind::Script(_) => "script",
@@ -61,7 +67,7 @@ impl DestinationKind {
     }
 
     /// All values of `type:`.
-    pub const NAMES: [&'static str; 6] = ["http", "salesforce", "postgres", "smtp", "script", "slack"];
+    pub const NAMES: [&'static str; 7] = ["http", "salesforce", "hubspot", "postgres", "smtp", "script", "slack"];
 }
 
 #[derive(Clone, Debug, Default)]
@@ -102,8 +108,36 @@ pub struct SalesforceDestination {
 pub enum SalesforceAuth {
     /// OAuth client credentials flow on the organisation's own domain.
     ClientCredentials { client_id: String, client_secret: SecretValue },
+    /// OAuth JWT bearer flow: an assertion signed with RS256.
+    JwtBearer {
+        client_id: String,
+        /// The user that the integration acts as.
+        user: String,
+        /// The authorization server, such as `https://login.salesforce.com`.
+        audience: String,
+        /// RSA key in PEM format.
+        private_key: SecretValue,
+    },
     /// A token that is renewed elsewhere. Sluice cannot recover from a 401.
     Token(SecretValue),
+}
+
+#[derive(Clone, Debug)]
+pub struct HubspotDestination {
+    /// Base URL of its API, without a trailing slash.
+    pub base_url: String,
+    /// `v3`, or a dated version such as `2026-03`.
+    pub api_version: String,
+    pub auth: HubspotAuth,
+}
+
+/// How an access token is obtained.
+#[derive(Clone, Debug)]
+pub enum HubspotAuth {
+    /// Token of a private app or a service key. It does not expire.
+    Token(SecretValue),
+    /// OAuth refresh token of an installed app.
+    RefreshToken { client_id: String, client_secret: SecretValue, refresh_token: SecretValue },
 }
 
 #[derive(Clone, Debug)]

@@ -18,6 +18,7 @@ pub mod diff;
 mod digest;
 pub mod duplicate_stats;
 pub mod event;
+pub mod failure_rules;
 pub mod flow;
 pub mod hash;
 pub mod history;

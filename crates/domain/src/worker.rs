@@ -204,9 +204,7 @@ impl Step {
         let mut with = Map::with_capacity(entries.len());
         for (name, template) in entries {
             let value = match (self.action, name.as_str(), template) {
-                (Action::SalesforceUpsert, "external_id", _) | (Action::StoreSetnx, "key", _) => {
-                    identity(template, scope, secrets)?
-                }
+                (action, name, _) if action.identity_parameter() == Some(name) => identity(template, scope, secrets)?,
                 (Action::PostgresUpsert, "values", Template::Map(columns)) => {
                     Some(self.render_columns(columns, scope, secrets)?)
                 }

@@ -4,6 +4,7 @@
 //! really happened; and generators of webhook traffic with duplicates, reordering and bursts.
 //!
 //! - [`Salesforce`]: Salesforce REST API with records, tokens, limits and a log of every write.
+//! - [`Hubspot`]: HubSpot CRM API with unique properties, batches, a search that lags, OAuth tokens and limits.
 //! - [`Sink`]: fast plain HTTP server that counts and stores requests and honours idempotency keys.
 //! - [`Postgres`]: a real PostgreSQL cluster, and a relay that can drop its connections.
 //! - [`Slack`]: Web API, incoming webhook and message history.
@@ -28,6 +29,7 @@
 
 mod apply_fault;
 pub mod faults;
+pub mod hubspot;
 mod inspect;
 pub mod load;
 pub mod postgres;
@@ -44,6 +46,7 @@ mod uri;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use faults::{Everything, Fault, FaultPlan};
+pub use hubspot::{Hubspot, HubspotSettings};
 pub use postgres::Postgres;
 pub use salesforce::{Salesforce, SalesforceSettings};
 pub use sink::{Sink, SinkSettings};

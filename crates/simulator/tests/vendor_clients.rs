@@ -1,4 +1,4 @@
-//! Unmodified vendor clients succeed and fail against the simulator as they do against Salesforce.
+//! Unmodified vendor clients succeed and fail against the simulators as they do against Salesforce and HubSpot.
 //!
 //! They are installed once into `target/vendor-clients`. A failed installation fails this test: without real clients
 //! the simulator's fidelity is unverified.
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use sluice_simulator::salesforce::Truth;
-use sluice_simulator::{Salesforce, SalesforceSettings};
+use sluice_simulator::{Hubspot, HubspotSettings, Salesforce, SalesforceSettings};
 
 fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vendor")
@@ -52,13 +52,13 @@ fn install_simple_salesforce() -> PathBuf {
     python
 }
 
-fn install_jsforce() -> PathBuf {
+fn install_node_clients() -> PathBuf {
     let folder = installed().join("node");
     let wanted = std::fs::read_to_string(scripts().join("package.json")).expect("the list of packages");
     once(&folder, &wanted, || {
         std::fs::write(folder.join("package.json"), &wanted).expect("target is writable");
         let install = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
-        run("installing jsforce from npm", Command::new("npm").args(install).current_dir(&folder));
+        run("installing the clients from npm", Command::new("npm").args(install).current_dir(&folder));
     });
     folder
 }
@@ -78,13 +78,49 @@ fn simple_salesforce() -> (Value, Truth) {
 }
 
 fn jsforce() -> (Value, Truth) {
-    let folder = install_jsforce();
+    let folder = install_node_clients();
     let org = Salesforce::start(SalesforceSettings::default()).expect("the organisation starts");
     let mut command = Command::new("node");
     command.arg(scripts().join("jsforce_client.mjs")).current_dir(folder).env("SIM_URL", org.url());
     let results = parse_results(&run("jsforce", &mut command));
     assert_eq!(results["instance_url"], org.url());
     (results, org.truth())
+}
+
+/// Runs after jsforce in one test: both are installed into one folder.
+fn hubspot_client() -> Value {
+    let folder = install_node_clients();
+    let settings = HubspotSettings { search_lag: std::time::Duration::from_secs(3_600), ..HubspotSettings::default() };
+    let account = Hubspot::start(settings).expect("the account starts");
+    let mut command = Command::new("node");
+    command.arg(scripts().join("hubspot_client.mjs")).current_dir(folder).env("SIM_URL", account.url());
+    let results = parse_results(&run("@hubspot/api-client", &mut command));
+    let contacts = account.truth().object("contacts");
+    assert_eq!((contacts.created, contacts.created_again, contacts.deleted), (3, 0, 1), "{contacts:?}");
+    results
+}
+
+fn check_hubspot(results: &Value) {
+    assert_eq!(results["refused"]["code"], 400, "{results}");
+    assert_eq!((&results["expires_in"], &results["created"]["email"]), (&json!(1_800), &json!("ada@example.com")));
+    assert_eq!((&results["exists"]["code"], &results["exists"]["category"]), (&json!(409), &json!("CONFLICT")));
+    assert_eq!((&results["existing_id"], &results["created"]["hasId"]), (&json!(true), &json!(true)));
+    assert_eq!((&results["read"], &results["updated"]), (&json!("Ada"), &json!("Lovelace")));
+    assert_eq!(results["upsert"], json!([["k-1", true], ["k-2", true]]));
+    let partial = json!({"results": [["Uno", false]], "errors": 1, "trace": ["t-4"]});
+    assert_eq!(results["partial"], partial);
+    assert_eq!(results["search_lags"], 0);
+    assert_eq!(results["association"], "COMPLETE");
+    for (name, code, category) in [
+        ("unknown_property", 400, "VALIDATION_ERROR"),
+        ("absent", 404, "OBJECT_NOT_FOUND"),
+        ("limited", 429, "RATE_LIMITS"),
+        ("archived", 404, "OBJECT_NOT_FOUND"),
+        ("expired", 401, "INVALID_AUTHENTICATION"),
+    ] {
+        let failure = &results[name];
+        assert_eq!((&failure["code"], &failure["category"]), (&json!(code), &json!(category)), "{name}: {failure}");
+    }
 }
 
 /// Records after both scripts: the upserted lead and the two that share an id; the created one is deleted.
@@ -95,7 +131,7 @@ fn assert_final_records(truth: &Truth) {
 }
 
 #[test]
-fn vendor_clients_behave_as_against_salesforce() {
+fn vendor_clients_behave_as_against_salesforce_and_hubspot() {
     let python = std::thread::spawn(simple_salesforce);
     let (js, js_truth) = jsforce();
     let (py, py_truth) = python.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -103,6 +139,7 @@ fn vendor_clients_behave_as_against_salesforce() {
     assert_final_records(&py_truth);
     check_jsforce(&js);
     assert_final_records(&js_truth);
+    check_hubspot(&hubspot_client());
 }
 
 fn check_simple_salesforce(results: &Value) {

@@ -1,10 +1,8 @@
 //! `salesforce.upsert`: sends one record, or those of several calls as a collection, and reads the response.
 
-mod failures;
 mod request;
 pub(crate) mod response;
 pub(crate) mod settings;
-mod token;
 
 use std::time::Duration;
 
@@ -19,6 +17,7 @@ use crate::batch::{BatchOutcome, Checked};
 use crate::echo::mask_outcome;
 use crate::outbound::{HttpResponse, Outbound, Request};
 use crate::text::{MASK, exposed, redact, redact_outcome};
+use crate::token::{Exchange, bearer};
 use crate::{Call, deadline};
 
 pub(crate) async fn call(outbound: &Outbound, target: &Target, timeout_max: Duration, call: Call<'_>) -> Outcome {
@@ -34,7 +33,8 @@ pub(crate) async fn call(outbound: &Outbound, target: &Target, timeout_max: Dura
     if outcome.failure().is_none() {
         return outcome;
     }
-    redact_outcome(outcome, exposed(&target.secrets).chain(target.tokens.text().as_deref()))
+    let tokens = target.tokens.texts();
+    redact_outcome(outcome, exposed(&target.secrets).chain(tokens.iter().map(String::as_str)))
 }
 
 /// Sends the records of several calls in one request. A call whose parameters are invalid is rejected and not part of it; a
@@ -65,8 +65,8 @@ async fn send_records(
         Ok(response) => response::batch(&response, context(target, &settings[0], &calls[0])),
         Err(outcome) => BatchOutcome::Whole(outcome),
     };
-    let token = target.tokens.text();
-    let secrets = || exposed(&target.secrets).chain(token.as_deref());
+    let tokens = target.tokens.texts();
+    let secrets = || exposed(&target.secrets).chain(tokens.iter().map(String::as_str));
     match answer {
         BatchOutcome::Whole(outcome) => BatchOutcome::Whole(redact_outcome(outcome, secrets())),
         BatchOutcome::Each(outcomes) => {
@@ -93,8 +93,9 @@ pub(crate) async fn read_back(outbound: &Outbound, target: &Target, timeout_max:
     };
     match found {
         Readback::Unreadable(failure) => {
-            let token = target.tokens.text();
-            let message = redact(failure.message, exposed(&target.secrets).chain(token.as_deref()));
+            let tokens = target.tokens.texts();
+            let secrets = exposed(&target.secrets).chain(tokens.iter().map(String::as_str));
+            let message = redact(failure.message, secrets);
             Readback::Unreadable(Failure { message, ..failure })
         }
         found => found,
@@ -103,12 +104,10 @@ pub(crate) async fn read_back(outbound: &Outbound, target: &Target, timeout_max:
 
 /// Builds the request with a masked token.
 pub(crate) fn prepare(target: &Target, call: &Call<'_>) -> Result<Request, Failure> {
-    let authorization = request::bearer(MASK).expect("a mask is a valid header value");
+    let authorization = bearer(MASK).expect("a mask is a valid header value");
     request::upsert(&Settings::read(call.with)?, target, authorization, call.traceparent)
 }
 
-/// Sends with the current token and, if it is refused, once more with a new one. Only once: renewing on every
-/// refusal would loop if the new token is refused too.
 async fn exchange(
     outbound: &Outbound,
     target: &Target,
@@ -116,20 +115,19 @@ async fn exchange(
     call: &Call<'_>,
     build: impl Fn(HeaderValue) -> Result<Request, Failure>,
 ) -> Result<HttpResponse, Outcome> {
-    let deadline_at = deadline([call.timeout, timeout_max]);
-    let mut refused = None;
-    loop {
-        let token = target.tokens.get(outbound, refused.as_ref(), deadline_at, call.now).await?;
-        let request = build(token.authorization.clone()).map_err(|failure| Outcome::Reject { failure })?;
-        let response = outbound.send(request, deadline_at).await.map_err(|error| error.into_outcome())?;
-        if refused.is_none() && target.tokens.renewable() && response::is_token_refusal(&response) {
-            refused = Some(token);
-            continue;
-        }
-        return Ok(response);
-    }
+    let exchange = Exchange { outbound, deadline: deadline([call.timeout, timeout_max]), now: call.now };
+    let is_refusal = |response: &HttpResponse| response::is_token_refusal(response, &target.rules);
+    let response = target.tokens.exchange(exchange, build, is_refusal).await?;
+    target.quota.observe(response::quota(&response));
+    Ok(response)
 }
 
 fn context<'a>(target: &'a Target, settings: &'a Settings<'_>, call: &Call<'_>) -> ResponseContext<'a> {
-    ResponseContext { host: &target.host, object: &settings.object, mode: settings.mode, now: call.now }
+    ResponseContext {
+        host: &target.host,
+        object: &settings.object,
+        mode: settings.mode,
+        rules: &target.rules,
+        now: call.now,
+    }
 }

@@ -6,14 +6,17 @@ use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, 
 use serde::Serializer;
 use serde_json::{Map, Value, json};
 use sluice_domain::destination::{SalesforceAuth, SalesforceDestination};
+use sluice_domain::failure_rules::{FailureRule, FailureTable};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::template::url::percent_encode;
 use sluice_domain::verify::SecretValue;
 use url::Url;
 
+use super::response;
 use super::settings::{Mode, Settings};
-use super::token::Tokens;
-use crate::outbound::{AddressScope, Request, sensitive};
+use crate::outbound::{AddressScope, Request};
+use crate::quota::QuotaReading;
+use crate::token::{Assertion, GrantRequest, Tokens};
 
 const DUPLICATE_RULES: HeaderName = HeaderName::from_static("sforce-duplicate-rule-header");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -32,13 +35,15 @@ pub(crate) struct Target {
     headers: HeaderMap,
     pub(crate) host: String,
     pub(crate) tokens: Tokens,
+    pub(crate) rules: FailureTable,
+    pub(crate) quota: QuotaReading,
     /// Redacted from every message about this destination.
     pub(crate) secrets: Vec<SecretValue>,
 }
 
 impl Target {
     /// Parses the settings; the error names the invalid key.
-    pub(crate) fn new(destination: &SalesforceDestination) -> Result<Target, String> {
+    pub(crate) fn new(destination: &SalesforceDestination, own_rules: &[FailureRule]) -> Result<Target, String> {
         let instance = destination.instance_url.trim_end_matches('/');
         let url = Url::parse(instance).map_err(|error| format!("instance_url: is not a URL: {error}"))?;
         let user = !url.username().is_empty() || url.password().is_some();
@@ -58,6 +63,7 @@ impl Target {
         }
         let secret = match &destination.auth {
             SalesforceAuth::ClientCredentials { client_secret, .. } => client_secret,
+            SalesforceAuth::JwtBearer { private_key, .. } => private_key,
             SalesforceAuth::Token(token) => token,
         };
         Ok(Target {
@@ -65,7 +71,9 @@ impl Target {
             records_url: format!("{instance}/services/data/{version}/sobjects/"),
             headers,
             host: url.host_str().unwrap_or_default().to_owned(),
-            tokens: Tokens::new(instance, &destination.auth)?,
+            tokens: tokens(instance, &destination.auth)?,
+            rules: response::SHIPPED_RULES.behind(own_rules),
+            quota: QuotaReading::default(),
             secrets: vec![secret.clone()],
         })
     }
@@ -90,6 +98,20 @@ impl Target {
         }
         headers
     }
+}
+
+/// Source of the organisation's tokens; the error names the invalid key.
+fn tokens(instance_url: &str, auth: &SalesforceAuth) -> Result<Tokens, String> {
+    let grant_request = match auth {
+        SalesforceAuth::Token(token) => return Tokens::configured(token, response::grant),
+        SalesforceAuth::ClientCredentials { client_id, client_secret } => {
+            GrantRequest::ClientCredentials { client_id: client_id.clone(), client_secret: client_secret.clone() }
+        }
+        SalesforceAuth::JwtBearer { client_id, user, audience, private_key } => {
+            GrantRequest::JwtBearer(Assertion::new(client_id, user, audience, private_key)?)
+        }
+    };
+    Tokens::endpoint(&format!("{instance_url}/services/oauth2/token"), grant_request, response::grant)
 }
 
 pub(crate) fn upsert(
@@ -175,11 +197,6 @@ fn fields_query(settings: &Settings<'_>) -> String {
     names.fold("?fields=Id".to_owned(), |query, name| format!("{query},{name}"))
 }
 
-/// `Authorization` header value; `None` if the token is not valid in a header.
-pub(crate) fn bearer(token: &str) -> Option<HeaderValue> {
-    sensitive(&format!("Bearer {token}"))
-}
-
 /// JSON of the fields without the external id field: Salesforce rejects it in both URL and body. Field names are
 /// case-insensitive.
 fn body(fields: &Map<String, Value>, external_id_field: &str) -> Bytes {
@@ -192,14 +209,18 @@ fn body(fields: &Map<String, Value>, external_id_field: &str) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::token::bearer;
 
     fn target(allow_duplicates: bool) -> Target {
-        Target::new(&SalesforceDestination {
-            instance_url: "https://acme.my.salesforce.com/".into(),
-            api_version: "v60.0".into(),
-            auth: SalesforceAuth::Token("hunter2-token".into()),
-            allow_duplicates,
-        })
+        Target::new(
+            &SalesforceDestination {
+                instance_url: "https://acme.my.salesforce.com/".into(),
+                api_version: "v60.0".into(),
+                auth: SalesforceAuth::Token("hunter2-token".into()),
+                allow_duplicates,
+            },
+            &[],
+        )
         .unwrap()
     }
 
@@ -280,12 +301,15 @@ mod tests {
             ("https://acme.my.salesforce.com", "60", "api_version:"),
             ("https://acme.my.salesforce.com", "v60.0/../x", "api_version:"),
         ] {
-            let problem = Target::new(&SalesforceDestination {
-                instance_url: instance_url.into(),
-                api_version: api_version.into(),
-                auth: SalesforceAuth::Token("t".into()),
-                allow_duplicates: false,
-            })
+            let problem = Target::new(
+                &SalesforceDestination {
+                    instance_url: instance_url.into(),
+                    api_version: api_version.into(),
+                    auth: SalesforceAuth::Token("t".into()),
+                    allow_duplicates: false,
+                },
+                &[],
+            )
             .unwrap_err();
             assert!(problem.starts_with(expected), "{problem}");
         }

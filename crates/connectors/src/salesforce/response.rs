@@ -1,17 +1,26 @@
 //! Maps responses to outcomes. Pure.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use sluice_domain::failure_rules::{FailureAction, FailureRule, FailureTable, RuleCall};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::time::Time;
 
-use super::failures::{ErrorAction, ErrorRule, classify, classify_token};
 use super::settings::{Mode, OnAbsent};
 use crate::batch::BatchOutcome;
+use crate::failures::MatchedFailure;
 use crate::outbound::HttpResponse;
+use crate::quota::Quota;
 use crate::text::excerpt;
+use crate::token::Grant;
+
+/// Rules of this connector. The error code decides before the status: different Salesforce subsystems return the same code
+/// with different statuses.
+pub(crate) static SHIPPED_RULES: LazyLock<FailureTable> =
+    LazyLock::new(|| FailureTable::parse(include_str!("failures.json")).expect("the table is valid: a test reads it"));
 
 /// Status with which Salesforce answers a record alone that has such an error.
 const RECORD_ERROR_STATUS: u16 = 400;
@@ -24,6 +33,7 @@ pub(crate) struct ResponseContext<'a> {
     pub(crate) host: &'a str,
     pub(crate) object: &'a str,
     pub(crate) mode: Mode,
+    pub(crate) rules: &'a FailureTable,
     pub(crate) now: Time,
 }
 
@@ -116,28 +126,18 @@ fn failed(
     requested_wait: Option<Duration>,
     context: ResponseContext<'_>,
 ) -> Outcome {
-    let rule = classify(status, &api_error.code, &api_error.message);
+    let rule = find(context.rules, RuleCall::Effect, status, api_error);
     let failure = |class| failure(status, context.host, api_error, rule, class);
-    match rule.action {
-        ErrorAction::Wait(wait) => {
-            Outcome::Wait { failure: failure(FailureClass::Retryable), after: requested_wait.or(Some(wait)) }
-        }
-        ErrorAction::Retry if status == 503 && requested_wait.is_some() => {
-            Outcome::Wait { failure: failure(FailureClass::Retryable), after: requested_wait }
-        }
-        ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: requested_wait },
-        ErrorAction::Conflict => Outcome::Retry { failure: failure(FailureClass::Conflict), after: requested_wait },
-        ErrorAction::Reject(class) => Outcome::Reject { failure: failure(class) },
-        // A server error does not tell whether the record exists.
-        ErrorAction::Absent if status >= 500 => {
-            Outcome::Retry { failure: failure(FailureClass::Retryable), after: requested_wait }
-        }
-        ErrorAction::Absent => match context.mode {
-            Mode::Upsert => Outcome::Reject { failure: failure(FailureClass::Permanent) },
-            Mode::UpdateOnly(on_absent) => absent(on_absent, status, context),
-        },
-        ErrorAction::Refresh => Outcome::Reject { failure: failure(FailureClass::Auth) },
+    match (rule.action, context.mode) {
+        (FailureAction::Absent, Mode::UpdateOnly(on_absent)) if status < 500 => absent(on_absent, status, context),
+        // The next upsert by this external id is an update.
+        (FailureAction::Convert, _) => Outcome::Retry { failure: failure(FailureClass::Conflict), after: None },
+        _ => MatchedFailure { rule, status, requested_wait }.outcome(failure),
     }
+}
+
+fn find<'a>(rules: &'a FailureTable, call: RuleCall, status: u16, error: &ApiError) -> &'a FailureRule {
+    rules.find(call, status, &error.code, &error.message).expect("the last shipped rule matches everything")
 }
 
 /// Outcome of an update without a record.
@@ -154,12 +154,20 @@ fn absent(on_absent: OnAbsent, status: u16, context: ResponseContext<'_>) -> Out
 }
 
 /// True if the response refuses the token rather than the request.
-pub(crate) fn is_token_refusal(response: &HttpResponse) -> bool {
+pub(crate) fn is_token_refusal(response: &HttpResponse, rules: &FailureTable) -> bool {
     if (200..300).contains(&response.status) {
         return false;
     }
     let api_error = api_error(response.body.trim_ascii());
-    classify(response.status, &api_error.code, &api_error.message).action == ErrorAction::Refresh
+    find(rules, RuleCall::Effect, response.status, &api_error).action == FailureAction::Refresh
+}
+
+/// Use of the organisation's rolling 24-hour limit, from `Sforce-Limit-Info: api-usage=18/15000`.
+pub(crate) fn quota(response: &HttpResponse) -> Option<Quota> {
+    let info = response.headers.get("sforce-limit-info")?.to_str().ok()?;
+    let usage = info.split([',', ';']).find_map(|part| part.trim().strip_prefix("api-usage="))?;
+    let (used, limit) = usage.split_once('/')?;
+    Some(Quota { used: used.trim().parse().ok()?, limit: limit.trim().parse().ok()? })
 }
 
 /// Result of a read by external id: present if the record has these values.
@@ -179,17 +187,9 @@ pub(crate) fn readback(
         };
     }
     let api_error = api_error(body);
-    let rule = classify(response.status, &api_error.code, &api_error.message);
-    let failure = |class| failure(response.status, context.host, &api_error, rule, class);
-    match rule.action {
-        ErrorAction::Absent if response.status < 500 => Readback::Absent,
-        ErrorAction::Absent | ErrorAction::Wait(_) | ErrorAction::Retry => {
-            Readback::Unreadable(failure(FailureClass::Retryable))
-        }
-        ErrorAction::Conflict => Readback::Unreadable(failure(FailureClass::Conflict)),
-        ErrorAction::Reject(class) => Readback::Unreadable(failure(class)),
-        ErrorAction::Refresh => Readback::Unreadable(failure(FailureClass::Auth)),
-    }
+    let rule = find(context.rules, RuleCall::Effect, response.status, &api_error);
+    let matched = MatchedFailure { rule, status: response.status, requested_wait: None };
+    matched.readback(|class| failure(response.status, context.host, &api_error, rule, class))
 }
 
 /// Whether a record has the value that was written. Field names ignore case. Salesforce stores empty text as null, trims text
@@ -207,7 +207,7 @@ fn is_written(found: &Map<String, Value>, name: &str, value: &Value) -> bool {
 }
 
 /// Access token of the response; the error is the outcome of the effect, which was not sent.
-pub(crate) fn token(response: &HttpResponse, host: &str, now: Time) -> Result<String, Outcome> {
+pub(crate) fn grant(response: &HttpResponse, host: &str, now: Time) -> Result<Grant, Outcome> {
     #[derive(Deserialize)]
     struct TokenGrant {
         access_token: String,
@@ -215,27 +215,17 @@ pub(crate) fn token(response: &HttpResponse, host: &str, now: Time) -> Result<St
     if response.status == 200
         && let Ok(granted) = serde_json::from_slice::<TokenGrant>(&response.body)
     {
-        return Ok(granted.access_token);
+        // Salesforce does not report how long it is valid.
+        return Ok(Grant { access_token: granted.access_token, refresh_token: None, expires_in: None });
     }
     // A 2xx body may hold a token in an unknown format: it is not quoted.
     let api_error = if response.status < 300 { ApiError::default() } else { api_error(response.body.trim_ascii()) };
-    let rule = classify_token(response.status, &api_error.code, &api_error.message);
-    let requested_wait = response.retry_after(now);
-    let failure = |class| {
+    let rule = find(&SHIPPED_RULES, RuleCall::Token, response.status, &api_error);
+    let matched = MatchedFailure { rule, status: response.status, requested_wait: response.retry_after(now) };
+    Err(matched.outcome(|class| {
         let failure = failure(response.status, host, &api_error, rule, class);
         Failure { message: format!("No token: {}", failure.message), ..failure }
-    };
-    Err(match rule.action {
-        ErrorAction::Wait(wait) => {
-            Outcome::Wait { failure: failure(FailureClass::Retryable), after: requested_wait.or(Some(wait)) }
-        }
-        ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: requested_wait },
-        ErrorAction::Conflict | ErrorAction::Absent => {
-            Outcome::Retry { failure: failure(FailureClass::Conflict), after: requested_wait }
-        }
-        ErrorAction::Reject(class) => Outcome::Reject { failure: failure(class) },
-        ErrorAction::Refresh => Outcome::Reject { failure: failure(FailureClass::Auth) },
-    })
+    }))
 }
 
 fn done(response: &HttpResponse, record: Record) -> Outcome {
@@ -269,7 +259,7 @@ fn ambiguous(urls: &[Value]) -> ApiError {
     ApiError { message: format!("{}{more}", named.join(" ")), ..ApiError::default() }
 }
 
-fn failure(status: u16, host: &str, api_error: &ApiError, rule: &ErrorRule, class: FailureClass) -> Failure {
+fn failure(status: u16, host: &str, api_error: &ApiError, rule: &FailureRule, class: FailureClass) -> Failure {
     let code = if api_error.code.is_empty() { format!("http-{status}") } else { api_error.code.clone() };
     let quoted = excerpt(api_error.message.as_bytes());
     let separator = if quoted.is_empty() { "." } else { ": " };
@@ -343,7 +333,8 @@ mod tests {
     }
 
     fn context(mode: Mode) -> ResponseContext<'static> {
-        ResponseContext { host: "acme", object: "Lead", mode, now: Time::parse("2026-03-01T12:00:00Z").unwrap() }
+        let now = Time::parse("2026-03-01T12:00:00Z").unwrap();
+        ResponseContext { host: "acme", object: "Lead", mode, rules: &SHIPPED_RULES, now }
     }
 
     /// Outcome, class, code, wait in seconds.
@@ -372,7 +363,7 @@ mod tests {
         for (recorded, response) in recorded(UPSERTS) {
             let mode = recorded.on_absent.map_or(Mode::Upsert, |on_absent| Mode::UpdateOnly(on_absent.into()));
             let outcome = outcome(&response, context(mode));
-            let refresh = if is_token_refusal(&response) { "refresh, then " } else { "" };
+            let refresh = if is_token_refusal(&response, &SHIPPED_RULES) { "refresh, then " } else { "" };
             let message = outcome.failure().map_or("", |failure| &failure.message);
             check(&recorded, &format!("{refresh}{}", brief(&outcome)), message);
         }
@@ -394,10 +385,42 @@ mod tests {
     #[test]
     fn recorded_token_responses_map_to_outcomes() {
         for (recorded, response) in recorded(TOKENS) {
-            match token(&response, "acme", context(Mode::Upsert).now) {
-                Ok(token) => check(&recorded, &format!("token {token}"), ""),
+            match grant(&response, "acme", context(Mode::Upsert).now) {
+                Ok(granted) => check(&recorded, &format!("token {}", granted.access_token), ""),
                 Err(outcome) => check(&recorded, &brief(&outcome), &outcome.failure().unwrap().message),
             }
         }
+    }
+
+    #[test]
+    fn every_rule_is_covered_by_a_recorded_response() {
+        let error_of = |response: &HttpResponse| match serde_json::from_slice::<Record>(&response.body) {
+            Ok(record) if !record.errors.is_empty() => ApiError::read(&record.errors[0]),
+            _ => api_error(response.body.trim_ascii()),
+        };
+        let hits = |lines: &str, call| {
+            let responses = recorded(lines);
+            let found =
+                responses.iter().map(|(_, response)| find(&SHIPPED_RULES, call, response.status, &error_of(response)));
+            found.cloned().collect::<Vec<_>>()
+        };
+        let mut covered = hits(UPSERTS, RuleCall::Effect);
+        covered.extend(hits(TOKENS, RuleCall::Token));
+        let missing: Vec<_> = SHIPPED_RULES.rules().filter(|(rule, _)| !covered.contains(rule)).collect();
+        assert!(missing.is_empty(), "{missing:#?}");
+    }
+
+    #[test]
+    fn limit_header_is_read_in_every_form() {
+        let read = |text: &'static str| {
+            let headers =
+                HeaderMap::from_iter([(HeaderName::from_static("sforce-limit-info"), HeaderValue::from_static(text))]);
+            quota(&HttpResponse { status: 200, headers, body: "".into(), truncated: false })
+        };
+        let expected = Some(Quota { used: 18, limit: 15_000 });
+        assert_eq!(read("api-usage=18/15000"), expected);
+        assert_eq!(read("api-usage=18/15000; per-app-api-usage=17/250(appName=sluice)"), expected);
+        assert_eq!(read("per-app-api-usage=17/250(appName=sluice), api-usage=18/15000"), expected);
+        assert_eq!(read("api-usage=many"), None);
     }
 }

@@ -4,6 +4,7 @@
 
 mod email;
 mod http;
+mod hubspot;
 mod limits;
 mod postgres;
 mod raw;
@@ -36,6 +37,7 @@ fn destination(name: &str, kind: DestinationKind) -> Destination {
         straggler_horizon: None,
         batch_max: None,
         gate: GateSettings::default(),
+        failure_rules: vec![],
     }
 }
 

@@ -1,11 +1,16 @@
 //! `salesforce.upsert` against the simulated organisation.
 
+use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
+use aws_lc_rs::rsa::{KeyPair, KeySize};
+use aws_lc_rs::signature::KeyPair as _;
 use serde_json::{Value, json};
-use sluice_connectors::{Call, Connectors};
+use sluice_connectors::{Call, Connectors, OutboundSettings, Quota};
 use sluice_domain::action::Action;
 use sluice_domain::destination::{DestinationKind, SalesforceAuth};
+use sluice_domain::failure_rules::{FailureAction, FailureRule, RuleCall, StatusRange};
 use sluice_domain::outcome::{Outcome, Readback};
 use sluice_simulator::faults::{CallKind, Moment, RetryAfter, Scripted};
+use sluice_simulator::salesforce::JwtApplication;
 use sluice_simulator::{Fault, FaultPlan, Salesforce, SalesforceSettings};
 
 use crate::{PATIENT, SHORT, brief, client_credentials, connectors, salesforce_at};
@@ -269,4 +274,66 @@ async fn failed_token_request_leaves_the_effect_unsent() {
         assert_eq!(org.truth().calls.received, 0, "{fault:?}");
         assert_eq!(brief(&connectors.call(upsert(&with)).await), "done", "{fault:?}");
     }
+}
+
+#[tokio::test]
+async fn signed_assertion_gets_a_token_and_renews_it_once() {
+    let key = KeyPair::generate(KeySize::Rsa2048).unwrap();
+    let der: Pkcs8V1Der<'_> = key.as_der().unwrap();
+    let text = data_encoding::BASE64.encode(der.as_ref());
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n");
+    let (user, audience) = ("ann@example.com".to_owned(), "https://login.salesforce.com".to_owned());
+    let jwt = |user: &str| SalesforceAuth::JwtBearer {
+        client_id: "sim-client".into(),
+        user: user.to_owned(),
+        audience: audience.clone(),
+        private_key: pem.as_str().into(),
+    };
+    let public_key = key.public_key().as_ref().to_vec();
+    let application = JwtApplication { public_key, user: user.clone(), audience: audience.clone() };
+    let settings = SalesforceSettings { jwt_application: Some(application), ..SalesforceSettings::default() };
+    let org = Salesforce::start(settings).unwrap();
+    let connectors = to_org(&org.url(), jwt(&user));
+    let with = lead("a");
+    assert_eq!(brief(&connectors.call(upsert(&with)).await), "done");
+    org.expire_tokens();
+    assert_eq!(brief(&connectors.call(upsert(&with)).await), "done");
+    assert_eq!(org.truth().calls.tokens_issued, 2);
+    let outcome = to_org(&org.url(), jwt("eve@example.com")).call(upsert(&with)).await;
+    assert_eq!(brief(&outcome), "reject auth invalid_grant", "{outcome:?}");
+}
+
+#[tokio::test]
+async fn use_of_the_daily_limit_is_read_from_every_response() {
+    let settings = SalesforceSettings { daily_calls_max: 2, ..SalesforceSettings::default() };
+    let org = Salesforce::start(settings).unwrap();
+    let connectors = to_org(&org.url(), client_credentials("sim-secret"));
+    assert_eq!(connectors.quota("there"), None);
+    for used in 1..=2 {
+        assert_eq!(brief(&connectors.call(upsert(&lead("a"))).await), "done");
+        assert_eq!(connectors.quota("there"), Some(Quota { used, limit: 2 }));
+    }
+    assert_eq!(brief(&connectors.call(upsert(&lead("a"))).await), "wait retryable REQUEST_LIMIT_EXCEEDED");
+}
+
+#[tokio::test]
+async fn failure_rule_of_the_destination_precedes_that_of_the_connector() {
+    let org = org([Scripted::first(1, Fault::LockRow).only(CallKind::Write)]);
+    let kind = DestinationKind::Salesforce(salesforce_at(&org.url(), client_credentials("sim-secret")));
+    let rule = FailureRule {
+        call: RuleCall::Effect,
+        status: StatusRange::parse("400"),
+        code: Some("UNABLE_*".into()),
+        contains: Some("exclusive access".into()),
+        action: FailureAction::Reject(sluice_domain::outcome::FailureClass::Mapping),
+        advice: "a parent is locked for the night".into(),
+    };
+    let mut destination = crate::destination("there", kind);
+    destination.failure_rules = vec![rule.clone()];
+    let connectors = Connectors::new(&[destination], &OutboundSettings::default()).unwrap();
+    let outcome = connectors.call(upsert(&lead("a"))).await;
+    assert_eq!(brief(&outcome), "reject mapping UNABLE_TO_LOCK_ROW");
+    assert!(outcome.failure().unwrap().message.contains("a parent is locked for the night"), "{outcome:?}");
+    assert_eq!(connectors.failure_rules("there").unwrap().rules().next(), Some((&rule, true)));
+    assert_eq!(brief(&connectors.call(upsert(&lead("a"))).await), "done");
 }

@@ -87,6 +87,7 @@ async fn third_party_server_accepts_and_parses_our_mail() {
         straggler_horizon: None,
         batch_max: None,
         gate: GateSettings::default(),
+        failure_rules: vec![],
     };
     let connectors = Connectors::new([&destination], &OutboundSettings::default()).unwrap();
     let long = "Zeile mit Umläuten: äöü und 漢字. ".repeat(60);

@@ -8,6 +8,8 @@ use super::Action;
 
 /// Records in one Salesforce collection request.
 const SALESFORCE_RECORDS_MAX: u32 = 200;
+/// Records in one HubSpot batch.
+const HUBSPOT_RECORDS_MAX: u32 = 100;
 
 /// How calls of one step share a request. Known before any call is made: the scheduler reads it too.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +65,22 @@ impl Action {
             Action::SalesforceUpsert if matches!(with.get("mode").and_then(Value::as_str), None | Some("upsert")) => {
                 Some(BatchForm::new(SALESFORCE_RECORDS_MAX, &["object", "external_id_field", "mode"], &["external_id"]))
             }
+            // Contacts by email are created one by one, and so are records with associations.
+            Action::HubspotUpsert
+                if matches!(with.get("mode").and_then(Value::as_str), None | Some("upsert"))
+                    && with.get("associations").is_none()
+                    && with.get("id_property").and_then(Value::as_str).is_some_and(is_own_property) =>
+            {
+                Some(BatchForm::new(HUBSPOT_RECORDS_MAX, &["object", "id_property", "mode"], &["id"]))
+            }
             _ => None,
         }
     }
+}
+
+/// Whether a HubSpot property with unique values is named, rather than an address, HubSpot's own id or an expression.
+fn is_own_property(name: &str) -> bool {
+    !matches!(name, "email" | "hs_object_id") && !name.contains("{{")
 }
 
 #[cfg(test)]

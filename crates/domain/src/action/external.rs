@@ -89,6 +89,77 @@ pub(super) static SALESFORCE_UPSERT: Spec = Spec {
     ],
 };
 
+pub(super) static HUBSPOT_UPSERT: Spec = Spec {
+    name: "hubspot.upsert",
+    about: "Creates or updates one record by a property with unique values. Its output has id and created.",
+    destination: "hubspot",
+    destination_required: true,
+    parameters: &[
+        parameter(
+            "object",
+            ParameterType::Text,
+            true,
+            "The object type, such as contacts, companies, deals, tickets or the name or id of a custom type.",
+        ),
+        parameter(
+            "id_property",
+            ParameterType::Text,
+            true,
+            "email (contacts), a property that was created with unique values, or hs_object_id, which only updates.",
+        ),
+        parameter(
+            "id",
+            ParameterType::Text,
+            true,
+            "The value of that property. If it is empty, the job becomes a dead letter of class identity.",
+        ),
+        parameter(
+            "properties",
+            ParameterType::Map,
+            true,
+            "Property names to values; null clears a property, an undefined value leaves it unchanged, a list is a multiple selection.",
+        ),
+        parameter(
+            "associations",
+            ParameterType::Any,
+            false,
+            "Associations of a new record: a list of maps with to (a record id), type (a number) and category (default HUBSPOT_DEFINED). A record that exists keeps its associations; see hubspot.associate.",
+        ),
+        parameter(
+            "mode",
+            ParameterType::OneOf(&["upsert", "update_only"]),
+            false,
+            "update_only changes a record that exists; `on_absent` says what happens if there is none.",
+        ),
+        parameter(
+            "on_absent",
+            ParameterType::OneOf(&["dead_letter", "noop", "create"]),
+            false,
+            "For update_only, if no record has this id. dead_letter (default): the job becomes a dead letter of class identity. noop: nothing happens. create: it is created.",
+        ),
+    ],
+};
+
+pub(super) static HUBSPOT_ASSOCIATE: Spec = Spec {
+    name: "hubspot.associate",
+    about: "Associates two records. Repeating it changes nothing.",
+    destination: "hubspot",
+    destination_required: true,
+    parameters: &[
+        parameter("from_object", ParameterType::Text, true, "Object type of the first record, such as contacts."),
+        parameter("from", ParameterType::Text, true, "Id of the first record, such as {{ steps.contact.output.id }}."),
+        parameter("to_object", ParameterType::Text, true, "Object type of the second record."),
+        parameter("to", ParameterType::Text, true, "Id of the second record."),
+        parameter("type", ParameterType::Text, false, "Number of the association type; default: the unlabelled one."),
+        parameter(
+            "category",
+            ParameterType::OneOf(&["HUBSPOT_DEFINED", "USER_DEFINED", "INTEGRATOR_DEFINED"]),
+            false,
+            "Category of `type`; default HUBSPOT_DEFINED.",
+        ),
+    ],
+};
+
 pub(super) static POSTGRES_UPSERT: Spec = Spec {
     name: "postgres.upsert",
     about: "Inserts or updates one row, and records the effect in the table sluice_effects in the same transaction: a second run \

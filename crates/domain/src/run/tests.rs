@@ -100,6 +100,7 @@ fn destinations() -> std::collections::BTreeMap<String, Destination> {
         straggler_horizon: Some(Duration::from_secs(60)),
         batch_max: None,
         gate: GateSettings::default(),
+        failure_rules: vec![],
     };
     [(crm.name.clone(), crm)].into()
 }

@@ -15,7 +15,7 @@ use sluice_server::cli::CliError;
 
 #[derive(Debug, Subcommand)]
 pub enum SimulatorCommand {
-    /// Run a simulated Salesforce, mail server and Slack that fail on order
+    /// Run a simulated Salesforce, HubSpot, mail server and Slack that fail on order
     Sim(sim::SimArgs),
 }
 

@@ -1,4 +1,4 @@
-//! `sluice sim`: the simulated CRM, and a sink, a mail server and Slack beside it.
+//! `sluice sim`: the simulated CRM, and HubSpot, a sink, a mail server and Slack beside it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +11,8 @@ use sluice_server::cli::{CliError, Stop, duration, exit, pairs, runtime};
 use sluice_simulator::faults::{Everything, Millis};
 use sluice_simulator::salesforce::Inspected;
 use sluice_simulator::{
-    FaultPlan, Salesforce, SalesforceSettings, Sink, SinkSettings, Slack, SlackSettings, Smtp, SmtpSettings,
+    FaultPlan, Hubspot, HubspotSettings, Salesforce, SalesforceSettings, Sink, SinkSettings, Slack, SlackSettings,
+    Smtp, SmtpSettings,
 };
 
 use super::sim_received::ReceivedArgs;
@@ -19,14 +20,14 @@ use super::sim_received::ReceivedArgs;
 /// Interval between two checks for changed counts.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Run a simulated Salesforce, mail server and Slack that fail on order
+/// Run a simulated Salesforce, HubSpot, mail server and Slack that fail on order
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "\"doubled\" counts external ids under which more than one record was created: what must stay 0.\n\
 More figures: GET /sim/truth, and what arrived: GET /sim/received. A fault plan is the JSON that GET /sim/faults\n\
 answers. The others are below it: /sim/mail/received, /sim/slack/faults, /sim/sink/truth.\n\n\
 Examples:\n  sluice sim\n  sluice sim --fail 30 --latency 50ms\n  sluice sim --faults faults.json --sink 127.0.0.1:8091\n  \
-sluice sim --mail 127.0.0.1:8025 --slack 127.0.0.1:8092\n  sluice sim received",
+sluice sim --mail 127.0.0.1:8025 --slack 127.0.0.1:8092\n  sluice sim --hubspot 127.0.0.1:8093\n  sluice sim received",
     args_conflicts_with_subcommands = true
 )]
 pub struct SimArgs {
@@ -44,6 +45,9 @@ pub struct SimArgs {
     /// Also run a Slack here: its Web API and an incoming webhook
     #[arg(long, value_name = "ADDRESS")]
     slack: Option<SocketAddr>,
+    /// Also run a HubSpot here
+    #[arg(long, value_name = "ADDRESS")]
+    hubspot: Option<SocketAddr>,
     /// The share of calls that fail, in every way there is
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "faults")]
     fail: Option<f64>,
@@ -73,6 +77,7 @@ struct Simulators {
     sink: Option<Sink>,
     mail: Option<Smtp>,
     slack: Option<Slack>,
+    hubspot: Option<Hubspot>,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -120,11 +125,17 @@ impl SimArgs {
             let settings = SlackSettings { listen, faults: plan.clone(), ..SlackSettings::default() };
             Slack::start(settings).map_err(started(listen))
         });
+        let hubspot = self.hubspot.map(|listen| {
+            let settings = HubspotSettings { listen, faults: plan.clone(), ..HubspotSettings::default() };
+            Hubspot::start(settings).map_err(started(listen))
+        });
         let (sink, mail, slack) = (sink.transpose()?, mail.transpose()?, slack.transpose()?);
+        let hubspot = hubspot.transpose()?;
         let beside: Vec<Inspected> = [
             sink.as_ref().map(Sink::inspected),
             mail.as_ref().map(Smtp::inspected),
             slack.as_ref().map(Slack::inspected),
+            hubspot.as_ref().map(Hubspot::inspected),
         ]
         .into_iter()
         .flatten()
@@ -132,7 +143,7 @@ impl SimArgs {
         let settings =
             SalesforceSettings { listen: self.listen, faults: plan, beside, ..SalesforceSettings::default() };
         let org = Salesforce::start(settings).map_err(started(self.listen))?;
-        Ok(Simulators { org, sink, mail, slack })
+        Ok(Simulators { org, sink, mail, slack, hubspot })
     }
 
     fn plan(&self) -> Result<FaultPlan, CliError> {
@@ -161,7 +172,7 @@ impl SimArgs {
             }
             _ => "not at all; try --fail 30".to_owned(),
         };
-        let Simulators { org, sink, mail, slack } = simulators;
+        let Simulators { org, sink, mail, slack, hubspot } = simulators;
         let defaults = SalesforceSettings::default();
         let of_slack = |text: fn(&Slack) -> String| slack.as_ref().map(text).unwrap_or_default();
         let text = pairs([
@@ -174,6 +185,8 @@ impl SimArgs {
             ("Slack token", of_slack(|_| SlackSettings::default().token)),
             ("Slack channel", of_slack(|_| SlackSettings::default().channels.join(", "))),
             ("Slack webhook", of_slack(Slack::webhook_url)),
+            ("HubSpot", hubspot.as_ref().map(Hubspot::url).unwrap_or_default()),
+            ("HubSpot token", hubspot.as_ref().map(|_| HubspotSettings::default().token).unwrap_or_default()),
             ("received", format!("{}/sim/received", org.url())),
             ("misbehaves", misbehaves),
         ]);
@@ -232,6 +245,9 @@ impl Simulators {
                 "webhook": slack.webhook_url(),
             });
         }
+        if let Some(hubspot) = &self.hubspot {
+            first["hubspot"] = json!({ "api": hubspot.url(), "token": HubspotSettings::default().token });
+        }
         first
     }
 }
@@ -249,11 +265,13 @@ struct Counts {
     /// Accepted messages, and those that were accepted more than once.
     mail: Option<(u64, u64)>,
     slack: Option<u64>,
+    /// Records, and unique values under which more than one was created.
+    hubspot: Option<(u64, u64)>,
 }
 
 impl Counts {
     fn of(simulators: &Simulators) -> Counts {
-        let Simulators { org, sink, mail, slack } = simulators;
+        let Simulators { org, sink, mail, slack, hubspot } = simulators;
         let truth = org.truth();
         let sum =
             |figure: fn(&sluice_simulator::salesforce::ObjectTruth) -> u64| truth.objects.values().map(figure).sum();
@@ -270,6 +288,11 @@ impl Counts {
                 (truth.accepted, again)
             }),
             slack: slack.as_ref().map(|slack| slack.truth().messages),
+            hubspot: hubspot.as_ref().map(Hubspot::truth).map(|truth| {
+                let objects = truth.objects.values();
+                objects
+                    .fold((0, 0), |(records, again), object| (records + object.records, again + object.created_again))
+            }),
         }
     }
 
@@ -290,6 +313,9 @@ impl Counts {
         }
         if let Some(messages) = self.slack {
             counts["slack"] = json!({ "messages": messages });
+        }
+        if let Some((records, doubled)) = self.hubspot {
+            counts["hubspot"] = json!({ "records": records, "doubled": doubled });
         }
         counts
     }
@@ -312,6 +338,9 @@ impl Counts {
         }
         if let Some(messages) = self.slack {
             text.push_str(&format!("; Slack: {}", plural(messages, "message")));
+        }
+        if let Some((records, doubled)) = self.hubspot {
+            text.push_str(&format!("; HubSpot: {}, {} doubled", plural(records, "record"), grouped(doubled)));
         }
         text
     }

@@ -16,7 +16,7 @@ use crate::api::Api;
 Examples:\n  sluice sim received\n  sluice sim received mail --limit 5\n  sluice sim received --json")]
 pub struct ReceivedArgs {
     /// Only of this simulator
-    #[arg(value_name = "SIMULATOR", value_parser = ["salesforce", "sink", "mail", "slack"])]
+    #[arg(value_name = "SIMULATOR", value_parser = ["salesforce", "hubspot", "sink", "mail", "slack"])]
     of: Option<String>,
     /// Where the simulated Salesforce listens
     #[arg(long, default_value = "127.0.0.1:8090", value_name = "ADDRESS")]
@@ -62,7 +62,7 @@ impl ReceivedArgs {
 fn line(name: &str, item: &Value) -> String {
     let text = |name: &str| item[name].as_str().unwrap_or_default();
     let line = match name {
-        "salesforce" => {
+        "salesforce" | "hubspot" => {
             let id = item["external_id"]["value"].as_str().unwrap_or_default();
             format!("{} {} {id} ({})", text("action"), text("object"), text("record_id"))
         }

@@ -6,7 +6,7 @@ use super::lists::footer;
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, hint, style_of, styled};
 use super::table::{Cell, Column, Table, state};
-use super::{CliError, source};
+use super::{CliError, destination, source};
 use crate::operate::views::{DestinationView, SourceView};
 
 /// Show sources: accepted, duplicate and rejected requests
@@ -33,13 +33,22 @@ enum SourcesCommand {
 /// Show destinations and their gates
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  sluice destinations\n  sluice pause destination:crm --reason \"maintenance until noon\"\n  sluice resume destination:crm"
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  sluice destinations\n  sluice destinations show crm --rules   what its error responses mean\n  sluice pause destination:crm --reason \"maintenance until noon\"\n  sluice resume destination:crm"
 )]
 pub struct Destinations {
+    #[command(subcommand)]
+    command: Option<DestinationsCommand>,
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
     reach: NodeArgs,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum DestinationsCommand {
+    /// Show one destination: gate, use of its daily limit, failure rules
+    Show(destination::Show),
 }
 
 impl Sources {
@@ -108,6 +117,9 @@ fn told_sources(sources: &[SourceView]) -> String {
 
 impl Destinations {
     pub fn run(self) -> Result<(), CliError> {
+        if let Some(DestinationsCommand::Show(show)) = self.command {
+            return show.run();
+        }
         self.reach.run(async |client| {
             let answer = client.get("/destinations", &[]).await?;
             let Some(destinations) = self.format.read::<Vec<DestinationView>>(&answer)? else { return Ok(()) };
@@ -120,6 +132,19 @@ impl Destinations {
             }
             print::print(&text)
         })
+    }
+}
+
+/// Why no call can start, in words.
+pub(super) fn held_back_by(destination: &DestinationView) -> String {
+    let gate = destination.gate.as_ref();
+    let word = |name: &str| gate.and_then(|gate| gate.get(name)).and_then(Value::as_str).unwrap_or_default();
+    match (word("paused"), word("open_until"), word("not_before")) {
+        ("auth", ..) => "paused: it rejected the credentials".to_owned(),
+        ("operator", ..) => "paused by an operator".to_owned(),
+        (_, until, _) if !until.is_empty() => format!("circuit breaker, ends {}", ago(until)),
+        (_, _, until) if !until.is_empty() => format!("Retry-After, ends {}", ago(until)),
+        _ => String::new(),
     }
 }
 
@@ -138,13 +163,6 @@ fn told_destinations(destinations: &[DestinationView]) -> String {
         let member = |name: &str| gate.and_then(|gate| gate.get(name));
         let word = |name: &str| member(name).and_then(Value::as_str).unwrap_or_default();
         let count = |name: &str| member(name).and_then(Value::as_u64).map_or(Cell::from("-"), Cell::from);
-        let held = match (word("paused"), word("open_until"), word("not_before")) {
-            ("auth", ..) => "paused: it rejected the credentials".to_owned(),
-            ("operator", ..) => "paused by an operator".to_owned(),
-            (_, until, _) if !until.is_empty() => format!("circuit breaker, ends {}", ago(until)),
-            (_, _, until) if !until.is_empty() => format!("Retry-After, ends {}", ago(until)),
-            _ => String::new(),
-        };
         table.row([
             Cell::from(destination.name.as_str()),
             destination.kind.as_str().into(),
@@ -152,8 +170,9 @@ fn told_destinations(destinations: &[DestinationView]) -> String {
             count("in_flight"),
             count("concurrency"),
             count("concurrency_max"),
-            held.into(),
+            held_back_by(destination).into(),
         ]);
     }
-    table.render() + &footer(None, "sluice destinations --json; its failures: sluice jobs --state retrying,waiting")
+    table.render()
+        + &footer(None, "sluice destinations show DESTINATION; its failures: sluice jobs --state retrying,waiting")
 }

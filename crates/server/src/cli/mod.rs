@@ -14,6 +14,7 @@ mod check;
 mod clash;
 mod clock;
 mod control;
+mod destination;
 mod dlq;
 mod dry_run;
 mod endpoints;

@@ -308,7 +308,7 @@ fn join(
 /// CRM worker, unless the flow sets `require_identity`.
 fn settle_identity(config: &mut Config, name: &str) {
     let Some(flow) = config.flows.get(name).filter(|flow| flow.admission.require_identity.is_none()) else { return };
-    let into_crm = |worker: &Arc<Worker>| worker.steps.iter().any(|step| step.action == Action::SalesforceUpsert);
+    let into_crm = |worker: &Arc<Worker>| worker.steps.iter().any(|step| step.action.writes_crm_record());
     let by_queue = || flow.enqueue.iter().any(|enqueue| config.consumers(&enqueue.queue).any(into_crm));
     let by_type = || cross_checks::types_of(flow).iter().any(|name| config.playbooks(name).any(into_crm));
     let needed = !flow.event.identity.is_empty() && (by_queue() || by_type());

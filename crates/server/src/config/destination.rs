@@ -10,8 +10,11 @@ use sluice_domain::destination::{
 use sluice_domain::verify::{SecretValue, is_header_name};
 
 use super::declarations::{Placed, add};
-use super::destination_kinds::{POSTGRES, SCRIPT, SLACK, SMTP, read_postgres, read_slack, read_smtp};
+use super::destination_kinds::{
+    HUBSPOT, POSTGRES, SCRIPT, SLACK, SMTP, read_hubspot, read_postgres, read_slack, read_smtp,
+};
 use super::diagnostics::Report;
+use super::failure_rules;
 use super::fields::{Fields, Literal, secret_text};
 use super::node::YamlNode;
 use super::plaintext_secrets::{names_a_secret, secret_in_file};
@@ -108,6 +111,7 @@ pub(super) static SALESFORCE: SectionSpec = SectionSpec {
             "Send the header that allows saves despite alert-only duplicate rules.",
         )
         .or("false"),
+        key("failure_rules", ValueType::Tables("a failure rule"), "What error responses mean; evaluated first."),
         key(
             "batch_max",
             ValueType::Count(1, 200),
@@ -119,24 +123,43 @@ pub(super) static SALESFORCE: SectionSpec = SectionSpec {
     rules: &[],
 };
 
-const CLIENT_OR_TOKEN: &str = "set client_id and client_secret, or a token";
+const CLIENT_OR_TOKEN: &str = "set client_id and client_secret, or client_id, user and private_key, or a token";
 const TOKEN_AND_CLIENT: &str = "`auth` must have `token`, or `client_id` and `client_secret`, not both";
+const SALESFORCE_AUDIENCE: &str = "https://login.salesforce.com";
 
 pub(super) static SALESFORCE_AUTH: SectionSpec = SectionSpec {
     title: "salesforce credentials",
-    about: "`client_id` and `client_secret` for the client credentials flow, or a `token` that is renewed externally.",
+    about: "`client_id` and `client_secret` for the client credentials flow; `client_id`, `user` and `private_key` for the JWT bearer \
+            flow; or a `token` that is renewed externally.",
     keys: &[
         key("client_id", ValueType::Plain, "The consumer key."),
         key("client_secret", ValueType::Secret, "The consumer secret."),
+        key("user", ValueType::Plain, "User name that the integration acts as."),
+        key("private_key", ValueType::Secret, "RSA key that signs the assertion, in PEM format."),
+        key("audience", ValueType::Plain, "Authorization server; https://test.salesforce.com for a sandbox.")
+            .or("https://login.salesforce.com"),
         key("token", ValueType::Secret, "An access token. It is not refreshed after a 401."),
     ],
     later: &[],
     rules: &[
-        at_least_one(&["client_id", "client_secret", "token"], "`auth` is empty", CLIENT_OR_TOKEN),
+        at_least_one(
+            &["client_secret", "private_key", "token"],
+            "salesforce credentials need `client_secret`, `private_key` or `token`",
+            CLIENT_OR_TOKEN,
+        ),
         at_most_one(&["client_id", "token"], TOKEN_AND_CLIENT, "remove one of them"),
         at_most_one(&["client_secret", "token"], TOKEN_AND_CLIENT, "remove one of them"),
-        needs(&["client_id", "client_secret"], "salesforce credentials need `client_secret`", CLIENT_OR_TOKEN),
+        at_most_one(&["private_key", "token"], TOKEN_AND_CLIENT, "remove one of them"),
+        at_most_one(
+            &["client_secret", "private_key"],
+            "`auth` must have `client_secret` or `private_key`, not both",
+            "remove one of them",
+        ),
         needs(&["client_secret", "client_id"], "salesforce credentials need `client_id`", CLIENT_OR_TOKEN),
+        needs(&["private_key", "client_id"], "salesforce credentials need `client_id`", CLIENT_OR_TOKEN),
+        needs(&["private_key", "user"], "salesforce credentials need `user` with `private_key`", CLIENT_OR_TOKEN),
+        needs(&["user", "private_key"], "`user` is for `private_key`", CLIENT_OR_TOKEN),
+        needs(&["audience", "private_key"], "`audience` is for `private_key`", CLIENT_OR_TOKEN),
     ],
 };
 
@@ -189,7 +212,15 @@ pub(super) fn built_in(kind: &str) -> Option<Destination> {
         _ => return None,
     };
     let gate = GateSettings { breaker: usual_breaker(&kind), ..GateSettings::default() };
-    Some(Destination { name: kind.as_str().into(), kind, timeout, straggler_horizon: None, batch_max: None, gate })
+    Some(Destination {
+        name: kind.as_str().into(),
+        kind,
+        timeout,
+        straggler_horizon: None,
+        batch_max: None,
+        gate,
+        failure_rules: vec![],
+    })
 }
 
 /// Scripts are independent of each other, so a failing one must not stop the others.
@@ -207,6 +238,7 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> 
     let tables: &[&SectionSpec] = match kind {
         Some("http") => &[&DESTINATION, &HTTP],
         Some("salesforce") => &[&DESTINATION, &SALESFORCE],
+        Some("hubspot") => &[&DESTINATION, &HUBSPOT],
         Some("postgres") => &[&DESTINATION, &POSTGRES],
         Some("smtp") => &[&DESTINATION, &SMTP],
         Some("slack") => &[&DESTINATION, &SLACK],
@@ -220,6 +252,7 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> 
     let fields = Fields::open_named(report, node, tables)?;
     let kind = match kind {
         Some("salesforce") => DestinationKind::Salesforce(read_salesforce(&fields)?),
+        Some("hubspot") => DestinationKind::Hubspot(read_hubspot(&fields)?),
         Some("postgres") => DestinationKind::Postgres(read_postgres(&fields)?),
         Some("smtp") => DestinationKind::Smtp(read_smtp(&fields)?),
         Some("slack") => DestinationKind::Slack(read_slack(&fields)?),
@@ -245,8 +278,12 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> 
     if fields.node("burst").is_some() && fields.node("rate").is_none() {
         report.warning(fields.key_span("burst"), "unused-key", "`burst` is not used without `rate`");
     }
+    let failure_rules = match kind {
+        DestinationKind::Salesforce(_) | DestinationKind::Hubspot(_) => failure_rules::read(&fields),
+        _ => vec![],
+    };
     let batch_max = fields.node_if_known("batch_max").and_then(|_| fields.count("batch_max"));
-    Some(Destination { name: name.to_owned(), kind, timeout, straggler_horizon, batch_max, gate })
+    Some(Destination { name: name.to_owned(), kind, timeout, straggler_horizon, batch_max, gate, failure_rules })
 }
 
 fn refuse_type(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> {
@@ -354,6 +391,16 @@ fn read_salesforce_auth(report: Report<'_>, node: &YamlNode) -> Option<Salesforc
         return fields.secret("token").map(SalesforceAuth::Token);
     }
     let client_id = read_revealed(&fields, "client_id");
+    if fields.node("private_key").is_some() {
+        let (user, private_key) = (read_revealed(&fields, "user"), fields.secret("private_key"));
+        let audience = read_revealed(&fields, "audience").unwrap_or_else(|| SALESFORCE_AUDIENCE.to_owned());
+        return Some(SalesforceAuth::JwtBearer {
+            client_id: client_id?,
+            user: user?,
+            audience,
+            private_key: private_key?,
+        });
+    }
     let client_secret = fields.secret("client_secret");
     Some(SalesforceAuth::ClientCredentials { client_id: client_id?, client_secret: client_secret? })
 }

@@ -1,18 +1,72 @@
-//! Destinations other than HTTP and Salesforce: PostgreSQL, SMTP, Slack and scripts.
+//! Destinations other than HTTP and Salesforce: HubSpot, PostgreSQL, SMTP, Slack and scripts.
 
 use std::time::Duration;
 
 use sluice_domain::destination::{
-    PostgresDestination, SlackDestination, SlackTransport, SmtpDestination, SmtpLogin, SmtpTls,
+    HubspotAuth, HubspotDestination, PostgresDestination, SlackDestination, SlackTransport, SmtpDestination, SmtpLogin,
+    SmtpTls,
 };
 
 use super::destination::{read_revealed, read_url};
 use super::fields::{Fields, Literal, secret_text};
+use super::node::YamlNode;
 use super::rule::{at_least_one, at_most_one, needs};
 use super::table::{LASTING, SectionSpec, ValueType, key};
 
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+const HUBSPOT_URL: &str = "https://api.hubapi.com";
+const HUBSPOT_API_VERSION: &str = "v3";
 const SLACK_URL: &str = "https://slack.com/api";
+
+pub(super) static HUBSPOT: SectionSpec = SectionSpec {
+    title: "a hubspot destination",
+    about: "More keys of a destination of `type: hubspot`.",
+    keys: &[
+        key("auth", ValueType::Table("hubspot credentials"), "Credentials.").required(),
+        key("base_url", ValueType::Url, "URL of the API.").or("https://api.hubapi.com"),
+        key("api_version", ValueType::Described("v3, or a version such as 2026-03"), "Version of the API.").or("v3"),
+        key(
+            "batch_max",
+            ValueType::Count(1, 100),
+            "Maximum number of waiting jobs whose records one call carries. 1: every record has a call of its own.",
+        )
+        .or("100"),
+        key("failure_rules", ValueType::Tables("a failure rule"), "What error responses mean; evaluated first."),
+    ],
+    later: &[],
+    rules: &[],
+};
+
+const HUBSPOT_CREDENTIALS: &str = "set token, or client_id, client_secret and refresh_token";
+
+pub(super) static HUBSPOT_AUTH: SectionSpec = SectionSpec {
+    title: "hubspot credentials",
+    about: "The `token` of a private app or service key; or `client_id`, `client_secret` and `refresh_token` of an OAuth app, whose \
+            access token is renewed before it expires.",
+    keys: &[
+        key("token", ValueType::Secret, "Token of a private app or service key."),
+        key("client_id", ValueType::Plain, "Client id of the OAuth app."),
+        key("client_secret", ValueType::Secret, "Client secret of the OAuth app."),
+        key("refresh_token", ValueType::Secret, "Refresh token of its installation in the account."),
+    ],
+    later: &[],
+    rules: &[
+        at_least_one(
+            &["token", "refresh_token"],
+            "hubspot credentials need `token` or `refresh_token`",
+            HUBSPOT_CREDENTIALS,
+        ),
+        at_most_one(
+            &["token", "refresh_token"],
+            "`auth` must have `token` or `refresh_token`, not both",
+            HUBSPOT_CREDENTIALS,
+        ),
+        needs(&["refresh_token", "client_id"], "hubspot credentials need `client_id`", HUBSPOT_CREDENTIALS),
+        needs(&["refresh_token", "client_secret"], "hubspot credentials need `client_secret`", HUBSPOT_CREDENTIALS),
+        needs(&["client_id", "refresh_token"], "`client_id` is for `refresh_token`", HUBSPOT_CREDENTIALS),
+        needs(&["client_secret", "refresh_token"], "`client_secret` is for `refresh_token`", HUBSPOT_CREDENTIALS),
+    ],
+};
 
 pub(super) static POSTGRES: SectionSpec = SectionSpec {
     title: "a postgres destination",
@@ -94,6 +148,42 @@ pub(super) static SCRIPT: SectionSpec = SectionSpec {
     later: &[],
     rules: &[],
 };
+
+pub(super) fn read_hubspot(fields: &Fields<'_, '_>) -> Option<HubspotDestination> {
+    let auth = fields.node("auth").and_then(|node| read_hubspot_auth(fields, node));
+    let base_url = match fields.node("base_url") {
+        Some(_) => read_url(fields, "base_url")?.trim_end_matches('/').to_owned(),
+        None => HUBSPOT_URL.to_owned(),
+    };
+    let api_version = fields.text("api_version").unwrap_or(HUBSPOT_API_VERSION);
+    let is_dated = api_version.len() == 7
+        && api_version.bytes().enumerate().all(|(at, byte)| if at == 4 { byte == b'-' } else { byte.is_ascii_digit() });
+    if api_version != HUBSPOT_API_VERSION && !is_dated {
+        fields
+            .report
+            .error(
+                fields.value_span("api_version"),
+                "bad-value",
+                format!("`{api_version}` is not a version of the HubSpot API"),
+            )
+            .hint("write v3, or a version such as 2026-03");
+    }
+    Some(HubspotDestination { base_url, api_version: api_version.to_owned(), auth: auth? })
+}
+
+fn read_hubspot_auth(fields: &Fields<'_, '_>, node: &YamlNode) -> Option<HubspotAuth> {
+    let fields = Fields::open(fields.report, node, &[&HUBSPOT_AUTH])?;
+    if fields.node("token").is_some() {
+        return fields.secret("token").map(HubspotAuth::Token);
+    }
+    let (client_id, client_secret) = (read_revealed(&fields, "client_id"), fields.secret("client_secret"));
+    let refresh_token = fields.secret("refresh_token");
+    Some(HubspotAuth::RefreshToken {
+        client_id: client_id?,
+        client_secret: client_secret?,
+        refresh_token: refresh_token?,
+    })
+}
 
 pub(super) fn read_postgres(fields: &Fields<'_, '_>) -> Option<PostgresDestination> {
     let url = fields.secret("url");

@@ -19,6 +19,7 @@ mod document;
 mod event;
 mod expression;
 mod field_mapping;
+mod failure_rules;
 mod field_reads;
 mod fields;
 mod flow;

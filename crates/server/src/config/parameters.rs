@@ -100,7 +100,7 @@ pub(super) fn read(
     match action {
         Action::HttpRequest => check_http(report, node),
         Action::ComputeDedupKey => check_fields(report, node),
-        Action::SalesforceUpsert => check_on_absent(report, node),
+        Action::SalesforceUpsert | Action::HubspotUpsert => check_on_absent(report, node),
         _ => {}
     }
     for (_, name, keys) in INNER_KEYS.into_iter().filter(|(of, _, _)| *of == action) {
@@ -145,7 +145,7 @@ fn one_address_each(report: Report<'_>, node: &YamlNode, parameters: &mut [(Stri
 /// Warns of fallbacks in the parameters that identify a record or a mark.
 fn check_identities(report: Report<'_>, node: &YamlNode, action: Action, parameters: &[(String, Template)]) {
     for (name, template) in parameters {
-        if matches!((action, name.as_str()), (Action::SalesforceUpsert, "external_id") | (Action::StoreSetnx, "key")) {
+        if action.identity_parameter() == Some(name.as_str()) {
             let span = node.get(name).map_or(node.span, |value| value.span);
             warn_of_fallback(report, span, template, &format!("`{name}`"));
         }

@@ -7,8 +7,8 @@ use sluice_domain::verify::{FieldLocation, Scheme, preset};
 use super::pages::{POLICIES, STEPS};
 use super::table::{Absent, SectionSpec};
 use super::{
-    body, destination, destination_kinds, document, event, field_mapping, flow, foreach, key, policy, queue, retry,
-    safe_mode, step, trigger, verify, worker,
+    body, destination, destination_kinds, document, event, failure_rules, field_mapping, flow, foreach, key, policy,
+    queue, retry, safe_mode, step, trigger, verify, worker,
 };
 
 /// All section specs, in page order.
@@ -63,6 +63,9 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &destination::BASIC,
         &destination::SALESFORCE,
         &destination::SALESFORCE_AUTH,
+        &destination_kinds::HUBSPOT,
+        &destination_kinds::HUBSPOT_AUTH,
+        &failure_rules::FAILURE_RULE,
         &destination_kinds::POSTGRES,
         &destination_kinds::SMTP,
         &destination_kinds::SLACK,

@@ -3,7 +3,7 @@
 //! Implements the part of the API that a webhook pipeline needs: tokens, upsert by external id, create, read, update,
 //! delete, collections and simple queries. `/sim/…` is an API to inspect and control the simulator.
 
-mod calls;
+pub(crate) mod calls;
 mod check;
 mod collections;
 mod control;
@@ -15,7 +15,7 @@ mod shared;
 mod soql;
 mod store;
 mod tokens;
-mod truth;
+pub(crate) mod truth;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -46,6 +46,8 @@ pub struct SalesforceSettings {
     /// Client credentials that receive a token.
     pub client_id: String,
     pub client_secret: String,
+    /// Key of the application for JWT bearer assertions, and its user; none are accepted if `None`.
+    pub jwt_application: Option<JwtApplication>,
     pub schema: Schema,
     pub faults: FaultPlan,
     /// Further calls are rejected with `REQUEST_LIMIT_EXCEEDED` until [`Salesforce::new_day`].
@@ -64,6 +66,16 @@ pub struct SalesforceSettings {
     pub beside: Vec<Inspected>,
 }
 
+/// Application whose signed assertions are accepted.
+#[derive(Debug, Clone)]
+pub struct JwtApplication {
+    /// RSA public key: DER of PKCS#1.
+    pub public_key: Vec<u8>,
+    pub user: String,
+    /// Expected audience.
+    pub audience: String,
+}
+
 /// A running simulator, as `/sim/…` of another one shows it.
 #[derive(Debug, Clone)]
 pub struct Inspected(pub(crate) Arc<dyn Inspect>);
@@ -74,6 +86,7 @@ impl Default for SalesforceSettings {
             listen: ANY_PORT,
             client_id: "sim-client".to_owned(),
             client_secret: "sim-secret".to_owned(),
+            jwt_application: None,
             schema: Schema::default(),
             faults: FaultPlan::none(),
             daily_calls_max: 10_000_000,
@@ -103,7 +116,8 @@ impl Salesforce {
             store: FakeStore::new(settings.schema, settings.records_max),
             writes: WriteLog::new(settings.writes_kept_max),
             calls: CallLog::new(settings.calls_kept_max),
-            tokens: Tokens::new(settings.client_id, settings.client_secret, settings.token_lifetime),
+            tokens: Tokens::new(settings.client_id, settings.client_secret, settings.token_lifetime)
+                .accepting(settings.jwt_application),
             api_usage: 0,
             api_limit: settings.daily_calls_max,
             versions: settings.versions,

@@ -1,13 +1,15 @@
-//! Access tokens: issued for client credentials, expired on request.
+//! Access tokens: issued for client credentials and signed assertions, expired on request.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use data_encoding::BASE64;
+use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+use data_encoding::{BASE64, BASE64URL_NOPAD};
 use hyper::StatusCode;
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::JwtApplication;
 use crate::reply::FakeReply;
 use crate::uri;
 
@@ -18,6 +20,7 @@ const TOKENS_MAX: usize = 10_000;
 pub(crate) struct Tokens {
     client_id: String,
     client_secret: String,
+    jwt_application: Option<JwtApplication>,
     lifetime: Option<Duration>,
     valid: VecDeque<(String, Instant)>,
     issued: u64,
@@ -25,7 +28,13 @@ pub(crate) struct Tokens {
 
 impl Tokens {
     pub(crate) fn new(client_id: String, client_secret: String, lifetime: Option<Duration>) -> Tokens {
-        Tokens { client_id, client_secret, lifetime, valid: VecDeque::new(), issued: 0 }
+        let jwt_application = None;
+        Tokens { client_id, client_secret, jwt_application, lifetime, valid: VecDeque::new(), issued: 0 }
+    }
+
+    /// Accepts assertions of this application too.
+    pub(crate) fn accepting(self, jwt_application: Option<JwtApplication>) -> Tokens {
+        Tokens { jwt_application, ..self }
     }
 
     pub(crate) fn issue(&mut self) -> String {
@@ -55,19 +64,10 @@ impl Tokens {
         instance_url: &str,
     ) -> Result<FakeReply, TokenRefusal> {
         match uri::form_value(form, "grant_type").as_deref() {
-            Some("client_credentials") => {}
+            Some("client_credentials") => self.check_client(form, basic)?,
+            Some("urn:ietf:params:oauth:grant-type:jwt-bearer") => self.check_assertion(form)?,
             Some(_) => return Err(refusal("unsupported_grant_type", "grant type not supported")),
             None => return Err(refusal("invalid_request", "must provide grant_type")),
-        }
-        let in_form = || Some((uri::form_value(form, "client_id")?, uri::form_value(form, "client_secret")?));
-        let Some((client_id, client_secret)) = basic.and_then(basic_pair).or_else(in_form) else {
-            return Err(refusal("invalid_request", "must provide client_id and client_secret"));
-        };
-        if client_id != self.client_id {
-            return Err(refusal("invalid_client_id", "client identifier invalid"));
-        }
-        if client_secret != self.client_secret {
-            return Err(refusal("invalid_client", "invalid client credentials"));
         }
         let token = self.issue();
         // No `expires_in`: Salesforce does not report the session lifetime.
@@ -81,6 +81,47 @@ impl Tokens {
             "issued_at": Timestamp::now().as_millisecond().to_string(),
         });
         Ok(FakeReply::json(StatusCode::OK, &body))
+    }
+
+    fn check_client(&self, form: &str, basic: Option<&str>) -> Result<(), TokenRefusal> {
+        let in_form = || Some((uri::form_value(form, "client_id")?, uri::form_value(form, "client_secret")?));
+        let Some((client_id, client_secret)) = basic.and_then(basic_pair).or_else(in_form) else {
+            return Err(refusal("invalid_request", "must provide client_id and client_secret"));
+        };
+        if client_id != self.client_id {
+            return Err(refusal("invalid_client_id", "client identifier invalid"));
+        }
+        if client_secret != self.client_secret {
+            return Err(refusal("invalid_client", "invalid client credentials"));
+        }
+        Ok(())
+    }
+
+    /// Checks signature, issuer, user, audience and expiry of an assertion.
+    fn check_assertion(&self, form: &str) -> Result<(), TokenRefusal> {
+        let invalid = || refusal("invalid_grant", "invalid assertion");
+        let application = self.jwt_application.as_ref().ok_or_else(invalid)?;
+        let assertion = uri::form_value(form, "assertion").ok_or_else(invalid)?;
+        let (signed, signature) = assertion.rsplit_once('.').ok_or_else(invalid)?;
+        let decode = |part: &str| BASE64URL_NOPAD.decode(part.as_bytes()).map_err(|_| invalid());
+        let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &application.public_key);
+        key.verify(signed.as_bytes(), &decode(signature)?).map_err(|_| invalid())?;
+        let (_, claims) = signed.split_once('.').ok_or_else(invalid)?;
+        let claims: Value = serde_json::from_slice(&decode(claims)?).map_err(|_| invalid())?;
+        if claims["iss"] != self.client_id.as_str() {
+            return Err(refusal("invalid_client_id", "client identifier invalid"));
+        }
+        if claims["sub"] != application.user.as_str() {
+            return Err(refusal("invalid_grant", "user hasn't approved this consumer"));
+        }
+        if claims["aud"] != application.audience.as_str() {
+            return Err(refusal("invalid_grant", "audience is invalid"));
+        }
+        let seconds_left = claims["exp"].as_i64().unwrap_or(0) - Timestamp::now().as_second();
+        match (1..=300).contains(&seconds_left) {
+            true => Ok(()),
+            false => Err(refusal("invalid_grant", "expired authorization code")),
+        }
     }
 }
 

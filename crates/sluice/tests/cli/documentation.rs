@@ -66,12 +66,13 @@ struct Addresses {
     crm: String,
     sink: String,
     mail: String,
+    hubspot: String,
 }
 
 impl Addresses {
     fn free() -> Addresses {
-        let [intake, admin, crm, sink, mail] = [(); 5].map(|()| free_address());
-        Addresses { intake, admin, crm, sink, mail }
+        let [intake, admin, crm, sink, mail, hubspot] = [(); 6].map(|()| free_address());
+        Addresses { intake, admin, crm, sink, mail, hubspot }
     }
 
     fn put_into(&self, text: &str) -> String {
@@ -79,6 +80,7 @@ impl Addresses {
         text.replace("127.0.0.1:8081", &self.admin)
             .replace("127.0.0.1:8090", &self.crm)
             .replace("127.0.0.1:8091", &self.sink)
+            .replace("127.0.0.1:8093", &self.hubspot)
             .replace("127.0.0.1:1025", &self.mail)
             .replace("port: 1025", &format!("port: {port}"))
             .replace("sluice sim received", &format!("sluice sim received --at {}", self.crm))
@@ -174,6 +176,7 @@ fn commands_of_the_cart_recovery_readme_run_as_written() {
 fn commands_of_the_other_readmes_run_as_written() {
     run_example("lead-capture");
     run_example("webhook-to-crm");
+    run_example("hubspot-leads");
 }
 
 #[test]

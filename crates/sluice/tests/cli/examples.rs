@@ -7,7 +7,8 @@ use serde_json::Value;
 use sluice_simulator::faults::{CallKind, Millis, RetryAfter, Scripted};
 use sluice_simulator::sink::KeyPolicy;
 use sluice_simulator::{
-    Fault, FaultPlan, Postgres, Salesforce, SalesforceSettings, Sink, SinkSettings, Smtp, SmtpSettings,
+    Fault, FaultPlan, Hubspot, HubspotSettings, Postgres, Salesforce, SalesforceSettings, Sink, SinkSettings, Smtp,
+    SmtpSettings,
 };
 use tempfile::TempDir;
 
@@ -187,6 +188,42 @@ fn webhook_to_crm() {
     assert_eq!((contacts.records, contacts.created_again), (2, 0));
     let mary = crm.records("Contact").into_iter().find(|record| record.fields["External_Id__c"] == "forms:12345");
     assert_eq!(mary.unwrap().fields["Title"], "Director");
+}
+
+#[test]
+fn hubspot_leads() {
+    // The first create is applied and its answer is lost; then a record is locked, and the account is throttled.
+    let faults = FaultPlan::scripted([
+        Scripted::first(1, Fault::DropAfter).only(CallKind::Write).after(1),
+        Scripted::first(1, Fault::TooManyRequests { retry_after: RetryAfter::Seconds(1) }).only(CallKind::Write),
+    ]);
+    let hubspot = Hubspot::start(HubspotSettings { faults, ..HubspotSettings::default() }).unwrap();
+    let stage = Stage::new("hubspot-leads", &[("http://127.0.0.1:8093", &hubspot.url())]);
+    let _node = stage.up();
+
+    let answers = stage.send("hubspot-leads", "lead.json", &["--times", "3"]);
+    assert!(answers.iter().all(|answer| answer["status"] == 202) && repeats(&answers) == 2, "{answers:?}");
+    stage.workplace.until_settled();
+    stage.send("hubspot-leads", "same-person.json", &[]);
+    stage.send("hubspot-leads", "bad-email.json", &[]);
+    stage.workplace.until_settled();
+    assert_eq!(stage.states("lead-to-hubspot"), ["dead", "succeeded", "succeeded"]);
+
+    let truth = hubspot.truth();
+    for object in ["contacts", "companies"] {
+        let records = truth.object(object);
+        assert_eq!((records.records, records.created_again), (1, 0), "{object}");
+    }
+    let contact = &hubspot.records("contacts")[0];
+    assert_eq!(contact.properties["firstname"], "Katherine G.");
+    assert_eq!(contact.associations.len(), 1);
+
+    let rules = stage.workplace.json(&["destinations", "show", "hubspot", "--json"]);
+    let first = &rules["failure_rules"][0];
+    assert_eq!((&first["own"], &first["status"], &first["action"]), (&true.into(), &"477".into(), &"wait 5m".into()));
+    assert_eq!(rules["calls_today"]["limit"], 10_000_000);
+    let shown = stage.workplace.run(&["destinations", "show", "hubspot", "--rules"]).ok();
+    assert!(shown.stdout.contains("TEN_SECONDLY_ROLLING") && shown.stdout.contains("wait 5m"), "{shown}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ struct Simulator {
 impl Simulator {
     fn start(workplace: &Workplace, more: &[&str]) -> Simulator {
         let any = "127.0.0.1:0";
-        let usual = ["sim", "--json", "--listen", any, "--sink", any, "--mail", any, "--slack", any];
+        let usual = ["sim", "--json", "--listen", any, "--sink", any, "--mail", any, "--slack", any, "--hubspot", any];
         let mut command = workplace.command(&[&usual[..], more].concat());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -103,7 +103,7 @@ async fn simulator_answers_its_fault_settings_as_its_help_says() {
     let workplace = Workplace::alone();
     let simulator = Simulator::start(&workplace, &["--fail", "30", "--seed", "7"]);
     let url = simulator.url();
-    for path in ["/sim/faults", "/sim/mail/faults", "/sim/slack/faults", "/sim/sink/faults"] {
+    for path in ["/sim/faults", "/sim/mail/faults", "/sim/slack/faults", "/sim/sink/faults", "/sim/hubspot/faults"] {
         let plan = get(format!("{url}{path}")).await;
         assert_eq!((&plan["percent"], &plan["seed"]), (&json!(30.0), &json!(7)), "{path}: {plan}");
         let client = reqwest::Client::builder().no_proxy().build().unwrap();

@@ -97,6 +97,10 @@ pub(super) fn described(words: &str) -> Option<Value> {
             json!({ "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}", "examples": ["2026-12-31T00:00:00Z"] })
         }
         "an address, or Name <address>" => json!({ "type": "string", "pattern": "@" }),
+        "v3, or a version such as 2026-03" => json!({ "type": "string", "pattern": "^(v3|[0-9]{4}-[0-9]{2})$" }),
+        "a status such as 429, or a range such as 500-599" => {
+            json!({ "type": ["string", "integer"], "examples": [429, "500-599"] })
+        }
         "a version such as v60.0" => json!({ "type": "string", "pattern": r"^v?[0-9]+\.0$" }),
         "the name of a policy, or a list of them" => one_or_list(name()),
         "true, or a map with list" => json!({ "anyOf": [{ "const": true }, { "$ref": reference("suppression") }] }),

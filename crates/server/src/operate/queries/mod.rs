@@ -4,6 +4,7 @@ pub(super) mod approvals;
 pub(super) mod change;
 mod clash;
 mod clock;
+mod destinations;
 mod events;
 mod guards;
 mod history;
@@ -25,8 +26,8 @@ use sluice_ledger::{AuditEntry, JobFilter, ListedEvent, Page};
 use super::commands::need;
 use super::operator::{OperateError, Operator, job_id};
 use super::views::{
-    AlertView, AttemptView, AuditView, DestinationView, EffectView, EventDetail, EventView, FlowView, JobDetail,
-    JobView, List, PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
+    AlertView, AttemptView, AuditView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, List,
+    PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
 };
 use crate::intake;
 use crate::levels::Levels;
@@ -179,21 +180,6 @@ impl Operator {
     /// By kind and subject.
     pub async fn alerts(&self) -> Result<Vec<AlertView>, OperateError> {
         Ok(self.ledger.alerts().await?.into_iter().map(AlertView::from).collect())
-    }
-
-    pub async fn destinations(&self) -> Result<Vec<DestinationView>, OperateError> {
-        let view = self.scheduler.view().await.unwrap_or_default();
-        let live = self.revisions.current();
-        Ok(live
-            .config
-            .destinations
-            .values()
-            .map(|destination| DestinationView {
-                name: destination.name.clone(),
-                kind: destination.kind.as_str().to_owned(),
-                gate: view.gates.get(&destination.name).and_then(|gate| serde_json::to_value(gate).ok()),
-            })
-            .collect())
     }
 
     /// Sources with accepted and rejected requests.

@@ -43,6 +43,7 @@ use super::{
         history::totals,
         history::latency,
         history::north_stars,
+        endpoints::destination,
         pauses::pauses,
         pauses::pause,
         pauses::resume,

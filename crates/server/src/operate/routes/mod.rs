@@ -77,6 +77,7 @@ fn event_routes() -> Router<Operator> {
         .route("/sources", get(endpoints::sources))
         .route("/sources/{name}", get(endpoints::source))
         .route("/destinations", get(endpoints::destinations))
+        .route("/destinations/{name}", get(endpoints::destination))
         .route("/workers", get(endpoints::workers))
         .route("/stream", get(stream::stream))
 }

@@ -32,7 +32,10 @@ pub use self::guard::{SafeModeView, SuppressedView, SuppressionView};
 pub use self::history::{CounterView, HistoryView, LatencyView, PointView, SeriesView};
 pub use self::job::{AttemptView, EffectView, FailureView, JobDetail, JobView, ReasonView};
 pub use self::keys::KeysView;
-pub use self::node::{AuditView, DestinationView, FlowView, PauseView, RefusalView, RefusedView, SourceView, Status};
+pub use self::node::{
+    AuditView, CallsTodayView, DestinationDetail, DestinationView, FailureRuleView, FlowView, PauseView, RefusalView,
+    RefusedView, SourceView, Status,
+};
 pub(crate) use self::replay::rate_text;
 pub use self::replay::{DestinationCalls, ForecastFailure, ReplayPreview, ReplayResult, ReplayView};
 pub use self::source::{KeyAdvice, LatenessView, LifetimeView, LimitView, MappingWarningView, SourceDetail};

@@ -50,6 +50,41 @@ pub struct DestinationView {
     pub gate: Option<Value>,
 }
 
+/// One destination.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DestinationDetail {
+    #[serde(flatten)]
+    pub destination: DestinationView,
+    /// Use of the daily limit of calls, as the destination reported it last since the node started.
+    pub calls_today: Option<CallsTodayView>,
+    /// What error responses mean, in order of precedence; empty if its connector has no table.
+    pub failure_rules: Vec<FailureRuleView>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CallsTodayView {
+    /// By all applications of the account.
+    pub used: u64,
+    pub limit: u64,
+}
+
+/// Failure rule; an empty condition matches everything.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FailureRuleView {
+    /// Whether it is a rule of the configuration; else it ships with the connector.
+    pub own: bool,
+    /// `effect`, or `token` for requests of an access token.
+    pub call: String,
+    /// `429` or `500-599`.
+    pub status: String,
+    /// A trailing `*` matches a prefix.
+    pub code: String,
+    pub contains: String,
+    /// `wait 30s`, `reject permanent`.
+    pub action: String,
+    pub advice: String,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SourceView {
     pub name: String,
