@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::connector::DeclaredDestination;
 use crate::unit::Rate;
 use crate::verify::SecretValue;
 
@@ -33,6 +34,8 @@ pub enum DestinationKind {
     Script(ScriptDestination),
     /// Slack, or a compatible API.
     Slack(SlackDestination),
+    /// A type that a connector document declares.
+    Declared(DeclaredDestination),
 }
 
 impl DestinationKind {
@@ -45,10 +48,11 @@ impl DestinationKind {
             DestinationKind::Smtp(_) => "smtp",
             DestinationKind::Script(_) => "script",
             DestinationKind::Slack(_) => "slack",
+            DestinationKind::Declared(declared) => &declared.connector.definition.name,
         }
     }
 
-    /// All values of `type:`.
+    /// Values of `type:` of the built-in types.
     pub const NAMES: [&'static str; 6] = ["http", "salesforce", "postgres", "smtp", "script", "slack"];
 }
 
