@@ -7,8 +7,8 @@ use sluice_domain::verify::{FieldLocation, Scheme, preset};
 use super::pages::{POLICIES, STEPS};
 use super::table::{Absent, SectionSpec};
 use super::{
-    body, destination, destination_kinds, document, event, flow, foreach, key, policy, queue, retry, safe_mode, step,
-    trigger, verify, worker,
+    answers, body, connector, connector_action, destination, destination_kinds, document, event, flow, foreach, key,
+    policy, queue, retry, safe_mode, step, trigger, verify, worker,
 };
 
 /// All section specs, in page order.
@@ -66,6 +66,24 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &destination_kinds::SMTP,
         &destination_kinds::SLACK,
         &destination_kinds::SCRIPT,
+        &connector::CONNECTOR,
+        &connector::KEY,
+        &connector::AUTH,
+        &connector::AUTH_BASIC,
+        &connector::AUTH_HEADER,
+        &connector::OAUTH,
+        &connector::ERROR,
+        &connector::WAIT_FROM,
+        &connector::FAILURE,
+        &connector_action::ACTION,
+        &connector_action::PARAMETER,
+        &connector_action::REQUEST,
+        &connector_action::SUCCESS,
+        &connector_action::READ_BACK,
+        &answers::ANSWERS,
+        &answers::CASE,
+        &answers::EXPECTED_REQUEST,
+        &answers::ANSWER,
     ]
 }
 
