@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use sluice_connectors::{Call, Connectors, OutboundSettings, Preview, RecordedAnswer};
+use sluice_domain::connector::RegisteredConnector;
 use sluice_domain::destination::{Destination, DestinationKind, GateSettings};
 use sluice_domain::outcome::{Outcome, Readback};
 use sluice_domain::time::Time;
@@ -103,6 +105,102 @@ fn run_case(connectors: &Connectors, case: &AnswerCase, covered: &mut BTreeSet<u
     report.answers += case.answers.len() + case.read_back_answers.len();
 }
 
+/// A request that a connector makes, and the recorded answer to it, for a simulator.
+#[derive(Clone, Debug)]
+pub struct RecordedRoute {
+    pub method: String,
+    /// Path of the URL; `*` stands for a value.
+    pub path: String,
+    pub answer: ExpectedAnswer,
+    /// Answer of a read-back before the effect exists.
+    pub absent: Option<ExpectedAnswer>,
+}
+
+/// Requests of every action with its first successful answer, its read-back and the token request.
+pub fn routes(tests: &ConnectorTests) -> Vec<RecordedRoute> {
+    let document: Value = serde_json::from_str(&tests.connector.definition.source).unwrap_or_default();
+    let base = base_path(tests.connector);
+    let mut routes = vec![];
+    if let Some(token_url) = document["auth"]["oauth"]["token_url"].as_str() {
+        let body = json!({ "access_token": "simulated-token", "token_type": "Bearer", "expires_in": 3600 });
+        routes.push(route("POST", path_pattern(token_url), simple_answer(200, body)));
+    }
+    for action in tests.connector.actions() {
+        let name = action.spec().name;
+        let own = || tests.cases.iter().filter(|case| case.action.name() == name);
+        let find =
+            |outcome: &str| own().flat_map(|case| &case.answers).find(|answer| answer.outcome == outcome).cloned();
+        let request = &document["actions"][name]["request"];
+        if let Some(done) = find("done") {
+            routes.push(route(method(request, "POST"), request_path(&base, request), done));
+        }
+        let find = |outcome: &str| {
+            own().flat_map(|case| &case.read_back_answers).find(|answer| answer.outcome == outcome).cloned()
+        };
+        let request = &document["actions"][name]["read_back"]["request"];
+        if let Some(present) = find("present") {
+            let found = route(method(request, "POST"), request_path(&base, request), present);
+            routes.push(RecordedRoute { absent: find("absent"), ..found });
+        }
+    }
+    routes
+}
+
+/// Path of the address of a connector's API, with `*` for values; empty if the requests have whole URLs.
+pub fn base_path(connector: &RegisteredConnector) -> String {
+    let document: Value = serde_json::from_str(&connector.definition.source).unwrap_or_default();
+    document["base_url"].as_str().map(path_pattern).unwrap_or_default()
+}
+
+fn route(method: &str, path: String, answer: ExpectedAnswer) -> RecordedRoute {
+    RecordedRoute { method: method.to_owned(), path, answer, absent: None }
+}
+
+fn simple_answer(status: u16, body: Value) -> ExpectedAnswer {
+    ExpectedAnswer {
+        status,
+        headers: vec![],
+        body,
+        outcome: "done",
+        class: None,
+        code: None,
+        after: None,
+        result: None,
+        line: 0,
+    }
+}
+
+fn method<'a>(request: &'a Value, usual: &'a str) -> &'a str {
+    request["method"].as_str().unwrap_or(usual)
+}
+
+fn request_path(base: &str, request: &Value) -> String {
+    let url = with_stars(request["url"].as_str().unwrap_or_default());
+    match url.starts_with('/') {
+        true => format!("{}{url}", base.trim_end_matches('/')),
+        false => url,
+    }
+}
+
+/// The path of a URL template, with `*` for every value.
+fn path_pattern(template: &str) -> String {
+    let url = with_stars(template);
+    let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+    rest.find('/').map_or_else(String::new, |at| rest[at..].to_owned())
+}
+
+fn with_stars(template: &str) -> String {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        text.push_str(before);
+        text.push('*');
+        rest = after.split_once("}}").map_or("", |(_, rest)| rest);
+    }
+    text.push_str(rest);
+    text
+}
+
 fn recorded(answer: &ExpectedAnswer) -> RecordedAnswer {
     RecordedAnswer { status: answer.status, headers: answer.headers.clone(), body: answer.body.clone() }
 }
@@ -177,6 +275,21 @@ fn compare_read_back(answer: &ExpectedAnswer, found: &Readback) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::config::{shipped, shipped_tests};
+
+    #[test]
+    fn every_action_of_every_shipped_connector_has_a_route() {
+        let (tests, _) = shipped_tests();
+        let found: Vec<RecordedRoute> = tests.iter().flat_map(routes).collect();
+        for tests in &tests {
+            let count = tests.connector.actions().count();
+            assert!(routes(tests).len() >= count, "{}: {:?}", tests.connector.definition.name, routes(tests));
+        }
+        let has = |method: &str, path: &str| found.iter().any(|route| route.method == method && route.path == path);
+        assert!(has("POST", "/v1/track"));
+        assert!(has("GET", "/2010-04-01/Accounts/*/Messages.json"));
+        assert!(has("PATCH", "/api/data/v9.2/*(*='*')"));
+        assert!(has("POST", "/*/oauth2/v2.0/token"), "the token endpoint of Dataverse");
+    }
 
     #[test]
     fn recorded_answers_of_every_shipped_connector_hold_and_cover_every_rule() {

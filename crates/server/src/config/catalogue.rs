@@ -148,6 +148,11 @@ impl Catalogue {
         shipped().iter().copied().chain(own).flat_map(|connector| connector.actions()).map(Action::Declared)
     }
 
+    /// Whether a connector could not be read, so that an unknown action may be one of it.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.own.values().any(|placed| placed.value.is_none())
+    }
+
     /// Connectors of the configuration, sorted by name.
     pub(super) fn own(&self) -> impl Iterator<Item = &'static RegisteredConnector> {
         self.own.values().filter_map(|placed| placed.value)

@@ -14,7 +14,7 @@ use super::connector_action;
 use super::diagnostics::Report;
 use super::expression::{self, SecretUse, Visible};
 use super::fields::{Fields, check_name};
-use super::node::{Span, YamlEntry, YamlNode};
+use super::node::{Span, YamlEntry, YamlKind, YamlNode};
 use super::rule::{at_least_one, at_most_one};
 use super::table::{LASTING, SectionSpec, ValueType, key};
 
@@ -275,8 +275,21 @@ pub(super) struct KnownNames<'a> {
 }
 
 impl KnownNames<'_> {
+    /// Checks every text of a value where it is.
+    fn check_texts(&self, report: Report<'_>, node: &YamlNode) {
+        match &node.kind {
+            YamlKind::List(items) => items.iter().for_each(|item| self.check_texts(report, item)),
+            YamlKind::Map(entries) => entries.iter().for_each(|entry| self.check_texts(report, &entry.value)),
+            YamlKind::Scalar(scalar) => {
+                if let Ok(template) = Template::parse_text(&scalar.text) {
+                    template.visit_expressions(&mut |expression| self.check(report, node.span, expression));
+                }
+            }
+        }
+    }
+
     /// Reports a parameter or a key that does not exist.
-    pub(super) fn check(&self, report: Report<'_>, span: Span, expression: &Expression) {
+    fn check(&self, report: Report<'_>, span: Span, expression: &Expression) {
         let roots = [("destination", Some(&self.keys)), ("with", self.parameters.as_ref())];
         for (root, known) in roots {
             let Some(known) = known else { continue };
@@ -303,7 +316,7 @@ pub(super) fn template(
     (visible, known): (Visible<'_>, &KnownNames<'_>),
 ) -> Option<Template> {
     let template = expression::template(report, node, visible)?;
-    template.visit_expressions(&mut |expression| known.check(report, node.span, expression));
+    known.check_texts(report, node);
     Some(template)
 }
 

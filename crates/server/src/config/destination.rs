@@ -259,7 +259,8 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode, connectors: &Catalogue)
 
 fn refuse_type(report: Report<'_>, name: &str, node: &YamlNode, connectors: &Catalogue) -> Option<Destination> {
     let types: Vec<&str> = DestinationKind::NAMES.into_iter().chain(connectors.types()).collect();
-    let hint = format!("the types are {}", types.join(", "));
+    let built_in = DestinationKind::NAMES.join(", ");
+    let hint = format!("the types are {built_in}; `sluice connectors` lists more");
     match node.get("type") {
         Some(written) => {
             let text = written.text().unwrap_or_default();

@@ -35,7 +35,8 @@ pub(super) fn read(fields: &Fields<'_, '_>, connectors: &Catalogue) -> Option<(A
     };
     let runtime = (fields.node("uses").is_some() && Runtime::parse(name).is_some()).then_some(Action::Script);
     let action = connectors.action(name).or(runtime).map(|action| (action, found.span));
-    if action.is_none() {
+    // The action may be one of a connector that could not be read, which is reported.
+    if action.is_none() && !connectors.is_incomplete() {
         if LATER.contains(&name) {
             report.error(
                 found.span,
@@ -45,11 +46,11 @@ pub(super) fn read(fields: &Fields<'_, '_>, connectors: &Catalogue) -> Option<(A
         } else if name.contains(':') {
             script::unknown_runtime(report, found.span, name);
         } else {
-            let otherwise = "`sluice reference actions` and `sluice connectors list` show all actions".to_owned();
+            let otherwise = "`sluice reference actions` and `sluice connectors` show all actions";
             report.error(found.span, "unknown-action", format!("unknown action `{name}`")).meant(
                 name,
                 names(),
-                &otherwise,
+                otherwise,
             );
         }
     }

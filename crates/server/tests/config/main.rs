@@ -4,6 +4,7 @@
 
 mod any_text;
 mod connectors;
+mod declared;
 mod editor;
 mod good;
 mod guard;

@@ -9,6 +9,7 @@ mod backlogs;
 mod bound;
 mod connectors;
 mod crash;
+mod declared;
 mod effects;
 mod finding;
 mod fixture;
