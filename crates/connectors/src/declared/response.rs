@@ -115,6 +115,7 @@ fn apply(rule: &FailureRule, context: &RuleContext<'_>) -> Judged {
             Outcome::Wait { failure: failure(FailureClass::Retryable), after: after.or(Some(usual)) }
         }
         FailureAction::Reject(class) => Outcome::Reject { failure: failure(class) },
+        FailureAction::Pause => Outcome::Reject { failure: failure(FailureClass::Auth) },
         FailureAction::Refresh => return Judged::Refused(failure(FailureClass::Auth)),
         FailureAction::Unsure => Outcome::Unsure { failure: failure(FailureClass::Retryable) },
         FailureAction::Noop => Outcome::Noop { reason: failure(FailureClass::Permanent).message },

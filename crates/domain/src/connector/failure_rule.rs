@@ -28,7 +28,9 @@ pub enum FailureAction {
     Wait(Duration),
     /// Never again, with this class.
     Reject(FailureClass),
-    /// The access token is not accepted: fetch a new one, once.
+    /// The credentials are refused: the destination is paused until an operator resumes it.
+    Pause,
+    /// The access token is not accepted: fetch a new one, once, then as `Pause`.
     Refresh,
     /// The effect may have been applied.
     Unsure,
@@ -37,17 +39,17 @@ pub enum FailureAction {
 }
 
 impl FailureAction {
-    /// All values of `then:`.
-    pub const NAMES: [&'static str; 8] = ["retry", "conflict", "wait", "reject", "auth", "refresh", "unsure", "noop"];
+    /// All values of `action:`.
+    pub const NAMES: [&'static str; 8] = ["retry", "conflict", "wait", "reject", "pause", "refresh", "unsure", "noop"];
 
-    /// As written in `then:`.
+    /// As written in `action:`.
     pub fn as_str(self) -> &'static str {
         match self {
             FailureAction::Retry => "retry",
             FailureAction::Conflict => "conflict",
             FailureAction::Wait(_) => "wait",
-            FailureAction::Reject(FailureClass::Auth) => "auth",
             FailureAction::Reject(_) => "reject",
+            FailureAction::Pause => "pause",
             FailureAction::Refresh => "refresh",
             FailureAction::Unsure => "unsure",
             FailureAction::Noop => "noop",

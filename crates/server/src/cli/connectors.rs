@@ -189,7 +189,7 @@ fn to_json(connector: &'static RegisteredConnector) -> Value {
         .map(|rule| {
             json!({
                 "status": rule.statuses.iter().map(ToString::to_string).collect::<Vec<_>>(),
-                "code": rule.codes, "contains": rule.contains, "then": rule.action.as_str(), "advice": rule.advice,
+                "code": rule.codes, "contains": rule.contains, "action": rule.action.as_str(), "advice": rule.advice,
             })
         })
         .collect();
@@ -233,15 +233,20 @@ fn render(connector: &'static RegisteredConnector) -> String {
 fn failures(definition: &Connector) -> String {
     use sluice_domain::connector::FailureAction;
     let mut table =
-        Table::new([Column::Whole("STATUS"), Column::Wrap("CODE"), Column::Whole("THEN"), Column::Wrap("ADVICE")]);
+        Table::new([Column::Whole("STATUS"), Column::Wrap("CODE"), Column::Whole("ACTION"), Column::Wrap("ADVICE")]);
     for rule in &definition.failures {
         let statuses: Vec<String> = rule.statuses.iter().map(ToString::to_string).collect();
-        let then = match rule.action {
+        let action = match rule.action {
             FailureAction::Wait(usual) => format!("wait {}", format_duration(usual)),
             action => action.as_str().to_owned(),
         };
         let codes: Vec<&str> = rule.codes.iter().chain(&rule.contains).map(String::as_str).collect();
-        table.row([Cell::from(statuses.join(", ")), codes.join(", ").into(), then.into(), rule.advice.as_str().into()]);
+        table.row([
+            Cell::from(statuses.join(", ")),
+            codes.join(", ").into(),
+            action.into(),
+            rule.advice.as_str().into(),
+        ]);
     }
     table.render()
 }

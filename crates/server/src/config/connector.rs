@@ -182,13 +182,13 @@ pub(super) static FAILURE: SectionSpec = SectionSpec {
         key("code", ValueType::Described("a code, or a list"), "The provider's code; a trailing `*` matches a prefix."),
         key("contains", ValueType::Text, "Text that the provider's message contains."),
         key(
-            "then",
+            "action",
             ValueType::OneOf(&FailureAction::NAMES),
-            "retry; conflict: a few times; wait: all callers; reject: never again; auth: the credentials are refused, so the destination is paused; refresh: fetch a new token; unsure: may be applied; noop: nothing to do.",
+            "retry; conflict: a few times; wait: all callers; reject: never again; pause: the credentials are refused, so the job is a dead letter of class auth and the destination is paused; refresh: fetch a new token; unsure: may be applied; noop: nothing to do.",
         )
         .required(),
         key("class", ValueType::OneOf(&["permanent", "identity", "mapping"]), "Failure class of `reject`.").or("permanent"),
-        key("after", LASTING, "How long `wait` lasts if the answer does not say.").or("30s"),
+        key("for", LASTING, "How long `wait` lasts if the answer does not say.").or("30s"),
         key("advice", ValueType::Text, "Cause or remedy, for the operator.").required(),
     ],
     later: &[],
@@ -490,22 +490,22 @@ fn read_failure(report: Report<'_>, node: &YamlNode) -> Option<FailureRule> {
         Some("mapping") => FailureClass::Mapping,
         _ => FailureClass::Permanent,
     };
-    let after = fields.duration("after");
-    let action = match fields.one_of("then")? {
+    let after = fields.duration("for");
+    let action = match fields.one_of("action")? {
         "retry" => FailureAction::Retry,
         "conflict" => FailureAction::Conflict,
         "wait" => FailureAction::Wait(after.unwrap_or(WAIT)),
-        "auth" => FailureAction::Reject(FailureClass::Auth),
+        "pause" => FailureAction::Pause,
         "refresh" => FailureAction::Refresh,
         "unsure" => FailureAction::Unsure,
         "noop" => FailureAction::Noop,
         _ => FailureAction::Reject(class),
     };
     for (name, used) in
-        [("class", action == FailureAction::Reject(class)), ("after", matches!(action, FailureAction::Wait(_)))]
+        [("class", action == FailureAction::Reject(class)), ("for", matches!(action, FailureAction::Wait(_)))]
     {
         if fields.node(name).is_some() && !used {
-            let message = format!("`{name}` is not used with `then: {}`", action.as_str());
+            let message = format!("`{name}` is not used with `action: {}`", action.as_str());
             report.error(fields.key_span(name), "unused-key", message);
         }
     }
@@ -523,7 +523,7 @@ fn check_refresh(report: Report<'_>, fields: &Fields<'_, '_>, failures: &[Failur
     let refreshes = failures.iter().any(|rule| rule.action == FailureAction::Refresh);
     if refreshes && !matches!(auth, ConnectorAuth::OAuth(_)) {
         report
-            .error(fields.key_span("failures"), "contradiction", "`then: refresh` needs `auth.oauth`")
-            .hint("write `then: auth` for credentials that are refused");
+            .error(fields.key_span("failures"), "contradiction", "`action: refresh` needs `auth.oauth`")
+            .hint("write `action: pause` for credentials that are refused");
     }
 }

@@ -26,7 +26,7 @@ destination:
 base_url: https://loyalty.example
 auth: {bearer: '{{ destination.token }}'}
 failures:
-  - {status: 429, then: wait, advice: wait}
+  - {status: 429, action: wait, advice: wait}
 actions:
   x-loyalty.grant:
     about: Grants points.
@@ -71,9 +71,9 @@ fn mistakes_in_a_connector_are_reported_where_they_are() {
         ("auth: {bearer:", "auth: {bearer: a, header: {name: X, value: y}, basic:", "exclusive-keys", 6),
         ("status: 429", "status: 42", "bad-value", 8),
         ("{status: 429, ", "{", "missing-key", 8),
-        ("then: wait", "then: pause", "bad-value", 8),
-        ("then: wait", "then: refresh", "contradiction", 7),
-        ("then: wait", "then: retry, after: 3s", "unused-key", 8),
+        ("action: wait", "action: stop", "bad-value", 8),
+        ("action: wait", "action: refresh", "contradiction", 7),
+        ("action: wait", "action: retry, for: 3s", "unused-key", 8),
         ("  x-loyalty.grant:", "  grant:", "bad-name", 10),
         ("  x-loyalty.grant:", "  http.request:", "bad-name", 10),
         ("effect: keyed", "effect: verifiable", "class-without-means", 12),
