@@ -1,22 +1,20 @@
 //! A `connector:` document to a registered [`Connector`].
 
-use std::time::Duration;
-
 use sluice_domain::connector::{
-    Connector, ConnectorAuth, DestinationKey, ErrorFields, FailureAction, FailureRule, Grant, KeyType, OAuth,
-    RegisteredConnector, StatusRange, WaitSource, WaitUnit, register,
+    Connector, ConnectorAuth, DestinationKey, ErrorFields, Grant, KeyType, OAuth, RegisteredConnector, WaitSource,
+    WaitUnit, register,
 };
-use sluice_domain::outcome::FailureClass;
 use sluice_domain::template::{Expression, Template};
 use sluice_domain::verify::is_header_name;
 
 use super::connector_action;
+use super::connector_failure;
 use super::diagnostics::Report;
 use super::expression::{self, SecretUse, Visible};
 use super::fields::{Fields, check_name};
 use super::node::{Span, YamlEntry, YamlKind, YamlNode};
 use super::rule::{at_least_one, at_most_one};
-use super::table::{LASTING, SectionSpec, ValueType, key};
+use super::table::{SectionSpec, ValueType, key};
 
 /// Names of connectors and actions of a configuration start with this, so that they never clash with those of a later version.
 pub(super) const OWN_PREFIX: &str = "x-";
@@ -24,9 +22,6 @@ pub(super) const OWN_PREFIX: &str = "x-";
 /// Keys of every destination, which a connector cannot declare.
 const RESERVED_KEYS: [&str; 9] =
     ["name", "type", "base_url", "timeout", "straggler_horizon", "concurrency", "rate", "burst", "breaker"];
-
-/// Wait of a rule whose answer names none.
-const WAIT: Duration = Duration::from_secs(30);
 
 /// Variables of templates that are filled in when a destination is prepared.
 pub(super) const AT_START: Visible<'static> =
@@ -174,31 +169,6 @@ pub(super) static WAIT_FROM: SectionSpec = SectionSpec {
     rules: &[],
 };
 
-pub(super) static FAILURE: SectionSpec = SectionSpec {
-    title: "a failure rule",
-    about: "Matches if every condition holds. Each rule needs a recorded answer.",
-    keys: &[
-        key("status", ValueType::Described("a status such as 404, a range such as 500-599, or a list"), "HTTP statuses."),
-        key("code", ValueType::Described("a code, or a list"), "The provider's code; a trailing `*` matches a prefix."),
-        key("contains", ValueType::Text, "Text that the provider's message contains."),
-        key(
-            "action",
-            ValueType::OneOf(&FailureAction::NAMES),
-            "retry; conflict: a few times; wait: all callers; reject: never again; pause: the credentials are refused, so the job is a dead letter of class auth and the destination is paused; refresh: fetch a new token; unsure: may be applied; noop: nothing to do.",
-        )
-        .required(),
-        key("class", ValueType::OneOf(&["permanent", "identity", "mapping"]), "Failure class of `reject`.").or("permanent"),
-        key("for", LASTING, "How long `wait` lasts if the answer does not say.").or("30s"),
-        key("advice", ValueType::Text, "Cause or remedy, for the operator.").required(),
-    ],
-    later: &[],
-    rules: &[at_least_one(
-        &["status", "code", "contains"],
-        "a failure rule needs `status`, `code` or `contains`",
-        "such as: status: 429",
-    )],
-};
-
 /// Who wrote a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectorOrigin {
@@ -233,8 +203,8 @@ pub(super) fn read<'n>(
     let auth = fields.node("auth").and_then(|node| read_auth(report, node, &known)).unwrap_or(ConnectorAuth::None);
     let error = fields.node("error").and_then(|node| read_error(report, node, &known)).unwrap_or_default();
     let wait_from = each(report, fields.node("wait_from"), "wait_from", |node| read_wait(report, node, &known));
-    let failures = each(report, fields.node("failures"), "failures", |node| read_failure(report, node));
-    check_refresh(report, &fields, &failures, &auth);
+    let failures = each(report, fields.node("failures"), "failures", |node| connector_failure::read(report, node));
+    connector_failure::check_refresh(report, &fields, &failures, &auth);
     let actions = fields.node("actions").map(|node| connector_action::read_all(report, node, &known, origin));
     let has_base = fields.node("base_url").is_some();
     let connector = Connector {
@@ -463,67 +433,4 @@ fn read_wait(report: Report<'_>, node: &YamlNode, known: &KnownNames<'_>) -> Opt
     let value = fields.node("value").and_then(|node| condition(report, node, known));
     let unit = fields.one_of("unit").and_then(WaitUnit::parse);
     Some(WaitSource { value: value?, unit: unit? })
-}
-
-/// Statuses and ranges of statuses.
-pub(super) fn statuses(report: Report<'_>, node: &YamlNode) -> Vec<StatusRange> {
-    let mut found = vec![];
-    for item in node.items().unwrap_or(std::slice::from_ref(node)) {
-        match item.text().and_then(StatusRange::parse) {
-            Some(range) => found.push(range),
-            None => {
-                report
-                    .error(item.span, "bad-value", "`status` must be a status such as 404, or a range such as 500-599")
-                    .hint("several are a list: [404, 500-599]");
-            }
-        }
-    }
-    found
-}
-
-fn read_failure(report: Report<'_>, node: &YamlNode) -> Option<FailureRule> {
-    let fields = Fields::open(report, node, &[&FAILURE])?;
-    let statuses = fields.node("status").map(|node| statuses(report, node)).unwrap_or_default();
-    let codes = fields.node("code").map(|node| texts(report, node, "code")).unwrap_or_default();
-    let class = match fields.one_of("class") {
-        Some("identity") => FailureClass::Identity,
-        Some("mapping") => FailureClass::Mapping,
-        _ => FailureClass::Permanent,
-    };
-    let after = fields.duration("for");
-    let action = match fields.one_of("action")? {
-        "retry" => FailureAction::Retry,
-        "conflict" => FailureAction::Conflict,
-        "wait" => FailureAction::Wait(after.unwrap_or(WAIT)),
-        "pause" => FailureAction::Pause,
-        "refresh" => FailureAction::Refresh,
-        "unsure" => FailureAction::Unsure,
-        "noop" => FailureAction::Noop,
-        _ => FailureAction::Reject(class),
-    };
-    for (name, used) in
-        [("class", action == FailureAction::Reject(class)), ("for", matches!(action, FailureAction::Wait(_)))]
-    {
-        if fields.node(name).is_some() && !used {
-            let message = format!("`{name}` is not used with `action: {}`", action.as_str());
-            report.error(fields.key_span(name), "unused-key", message);
-        }
-    }
-    Some(FailureRule {
-        statuses,
-        codes,
-        contains: fields.text("contains").map(str::to_owned),
-        action,
-        advice: fields.text("advice").unwrap_or_default().to_owned(),
-    })
-}
-
-/// A token can only be fetched again if it was fetched.
-fn check_refresh(report: Report<'_>, fields: &Fields<'_, '_>, failures: &[FailureRule], auth: &ConnectorAuth) {
-    let refreshes = failures.iter().any(|rule| rule.action == FailureAction::Refresh);
-    if refreshes && !matches!(auth, ConnectorAuth::OAuth(_)) {
-        report
-            .error(fields.key_span("failures"), "contradiction", "`action: refresh` needs `auth.oauth`")
-            .hint("write `action: pause` for credentials that are refused");
-    }
 }

@@ -8,8 +8,9 @@ use sluice_domain::outcome::EffectClass;
 use sluice_domain::template::Template;
 
 use super::connector::{
-    ConnectorOrigin, KnownNames, OF_ANSWER, OF_REQUEST, OWN_PREFIX, condition, entries, statuses, template, texts,
+    ConnectorOrigin, KnownNames, OF_ANSWER, OF_REQUEST, OWN_PREFIX, condition, entries, template, texts,
 };
+use super::connector_failure::statuses;
 use super::diagnostics::Report;
 use super::fields::{Fields, check_name};
 use super::node::{YamlEntry, YamlNode};

@@ -14,6 +14,7 @@ mod compile;
 mod connector;
 mod connector_action;
 mod connector_destination;
+mod connector_failure;
 mod cross_checks;
 mod declarations;
 mod destination;

@@ -7,8 +7,8 @@ use sluice_domain::verify::{FieldLocation, Scheme, preset};
 use super::pages::{POLICIES, STEPS};
 use super::table::{Absent, SectionSpec};
 use super::{
-    answers, body, connector, connector_action, destination, destination_kinds, document, event, flow, foreach, key,
-    policy, queue, retry, safe_mode, step, trigger, verify, worker,
+    answers, body, connector, connector_action, connector_failure, destination, destination_kinds, document, event,
+    flow, foreach, key, policy, queue, retry, safe_mode, step, trigger, verify, worker,
 };
 
 /// All section specs, in page order.
@@ -74,7 +74,7 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &connector::OAUTH,
         &connector::ERROR,
         &connector::WAIT_FROM,
-        &connector::FAILURE,
+        &connector_failure::FAILURE,
         &connector_action::ACTION,
         &connector_action::PARAMETER,
         &connector_action::REQUEST,
