@@ -68,8 +68,13 @@ fn data_parameters(action: Action) -> &'static [&'static str] {
 /// Values of the request, longest first, so that a value within another one leaves no rest.
 fn values(call: &Call<'_>) -> Vec<String> {
     let mut found = vec![];
-    for name in data_parameters(call.action) {
-        collect(call.with.get(name).unwrap_or(&Value::Null), &mut found);
+    match call.action {
+        Action::Declared(_) => collect(call.with, &mut found),
+        action => {
+            for name in data_parameters(action) {
+                collect(call.with.get(name).unwrap_or(&Value::Null), &mut found);
+            }
+        }
     }
     longest_first(&mut found);
     found

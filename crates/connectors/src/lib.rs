@@ -5,6 +5,7 @@
 //! the clock only for deadlines.
 
 mod batch;
+mod declared;
 mod echo;
 mod email;
 mod failures;
@@ -33,12 +34,14 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 use sluice_domain::action::Action;
+use sluice_domain::connector::Declared;
 use sluice_domain::destination::{Destination, DestinationKind};
 use sluice_domain::failure_rules::FailureTable;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::time::Time;
 use tokio::time::Instant;
 
+pub use declared::RecordedAnswer;
 pub use outbound::OutboundSettings;
 use outbound::{Outbound, Request};
 pub use quota::Quota;
@@ -131,6 +134,7 @@ enum Connector {
     Email(Box<email::Target>),
     Script(Box<script::Target>),
     Slack(Box<slack::Target>),
+    Declared(Box<declared::Target>),
 }
 
 impl PreparedDestination {
@@ -149,6 +153,7 @@ impl PreparedDestination {
             DestinationKind::Smtp(settings) => Connector::Email(Box::new(email::Target::new(settings)?)),
             DestinationKind::Script(settings) => Connector::Script(Box::new(script::Target::new(settings))),
             DestinationKind::Slack(settings) => Connector::Slack(Box::new(slack::Target::new(settings)?)),
+            DestinationKind::Declared(settings) => Connector::Declared(Box::new(declared::Target::new(settings)?)),
         };
         Ok(PreparedDestination { connector, timeout: destination.timeout })
     }
@@ -163,6 +168,7 @@ enum Route<'a> {
     Email(&'a email::Target, Duration),
     Script(&'a script::Target, Duration),
     Slack(&'a slack::Target, Duration),
+    Declared(&'a declared::Target, Duration, Declared),
 }
 
 impl Connectors {
@@ -203,6 +209,9 @@ impl Connectors {
             Ok(Route::Email(target, timeout_max)) => email::call(target, timeout_max, call).await,
             Ok(Route::Script(target, timeout_max)) => script::call(target, timeout_max, call).await,
             Ok(Route::Slack(target, timeout_max)) => slack::call(outbound, target, timeout_max, call).await,
+            Ok(Route::Declared(target, timeout_max, action)) => {
+                declared::call(outbound, target, timeout_max, action, call).await
+            }
             Err(failure) => Outcome::Reject { failure },
         }
     }
@@ -230,8 +239,8 @@ impl Connectors {
     }
 
     /// Checks whether the destination holds the effect: by `verify:` for `http.request`, by the external id
-    /// for `salesforce.upsert`, by the id property for `hubspot.upsert`, by its effect row for `postgres.upsert`, by message metadata for
-    /// `slack.post`. Mail and scripts cannot be read back.
+    /// for `salesforce.upsert`, by the id property for `hubspot.upsert`, by its effect row for `postgres.upsert`, by message metadata
+    /// for `slack.post`, by `read_back:` of a declared connector. Mail and scripts cannot be read back.
     pub async fn read_back(&self, call: Call<'_>) -> Readback {
         echo::mask_readback(self.look(call).await, &call)
     }
@@ -248,6 +257,9 @@ impl Connectors {
             Ok(Route::Email(..)) => email::read_back(),
             Ok(Route::Script(..)) => script::read_back(),
             Ok(Route::Slack(target, timeout_max)) => slack::read_back(outbound, target, timeout_max, call).await,
+            Ok(Route::Declared(target, timeout_max, action)) => {
+                declared::read_back(outbound, target, timeout_max, action, call).await
+            }
             Err(failure) => Readback::Unreadable(failure),
         }
     }
@@ -268,6 +280,38 @@ impl Connectors {
             Route::Email(target, _) => email::preview(target, call),
             Route::Script(target, _) => script::preview(target, call),
             Route::Slack(target, _) => Ok(Preview::of(&slack::prepare(target, call)?, text::exposed(&target.secrets))),
+            Route::Declared(target, _, action) => {
+                Ok(Preview::of(&declared::prepare(target, action, call)?, target.secrets()))
+            }
+        }
+    }
+
+    /// Request that [`Connectors::read_back`] would send, for an action of a declared connector.
+    pub fn preview_read_back(&self, call: &Call<'_>) -> Result<Preview, Failure> {
+        let (target, action) = self.declared(call)?;
+        Ok(Preview::of(&declared::prepare_read_back(target, action, call)?, target.secrets()))
+    }
+
+    /// Outcome of a call that is answered like this, and the index of the failure rule that decided. Nothing is sent.
+    pub fn judge(&self, call: &Call<'_>, answer: &RecordedAnswer) -> Result<(Option<usize>, Outcome), Failure> {
+        let (_, action) = self.declared(call)?;
+        Ok(declared::judge(action, call, answer))
+    }
+
+    /// Result of a read-back that is answered like this. Nothing is sent.
+    pub fn judge_read_back(&self, call: &Call<'_>, answer: &RecordedAnswer) -> Result<Readback, Failure> {
+        let (_, action) = self.declared(call)?;
+        Ok(declared::judge_read_back(action, call, answer))
+    }
+
+    fn declared(&self, call: &Call<'_>) -> Result<(&declared::Target, Declared), Failure> {
+        match self.route(call)? {
+            Route::Declared(target, _, action) => Ok((target, action)),
+            _ => Err(Failure::new(
+                FailureClass::Mapping,
+                "wrong-destination",
+                format!("{} is not an action of a declared connector.", call.action.name()),
+            )),
         }
     }
 
@@ -302,6 +346,11 @@ impl Connectors {
                 ),
             ));
         };
+        if let Connector::Declared(target) = &prepared.connector
+            && let Some(action) = declared::performs(target, call.action)
+        {
+            return Ok(Route::Declared(target, prepared.timeout, action));
+        }
         match (call.action, &prepared.connector) {
             (Action::HttpRequest, Connector::Http(target)) => Ok(Route::Http(target, prepared.timeout)),
             (Action::SalesforceUpsert, Connector::Salesforce(target)) => {

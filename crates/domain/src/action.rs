@@ -1,4 +1,4 @@
-//! Catalogue of the actions that a step may run: a closed list, as data.
+//! Catalogue of the actions that a step may run, as data: a closed list, and the actions of declared connectors.
 //!
 //! `sluice check`, the reference page and the connectors read this table.
 
@@ -8,6 +8,7 @@ mod internal;
 
 use serde_json::Value;
 
+use crate::connector::Declared;
 use crate::destination::{DestinationKind, SlackDestination, SlackTransport};
 use crate::outcome::EffectClass;
 pub use batch::BatchForm;
@@ -46,6 +47,8 @@ pub enum Action {
     ConsentSet,
     /// `approval.request`
     ApprovalRequest,
+    /// An action of a declared connector.
+    Declared(Declared),
 }
 
 /// Description of one action.
@@ -97,6 +100,7 @@ const fn parameter(name: &'static str, value_type: ParameterType, required: bool
 }
 
 impl Action {
+    /// The built-in actions.
     pub const ALL: [Action; 16] = [
         Action::HttpRequest,
         Action::SalesforceUpsert,
@@ -154,6 +158,7 @@ impl Action {
             Action::PolicyCheck => &internal::POLICY_CHECK,
             Action::ConsentSet => &internal::CONSENT_SET,
             Action::ApprovalRequest => &internal::APPROVAL_REQUEST,
+            Action::Declared(declared) => declared.spec(),
         }
     }
 
@@ -162,6 +167,7 @@ impl Action {
         self.spec().name
     }
 
+    /// The built-in action of this name.
     pub fn parse(name: &str) -> Option<Action> {
         Action::ALL.into_iter().find(|action| action.name() == name)
     }
@@ -185,6 +191,7 @@ impl Action {
             Action::PolicyCheck | Action::ConsentSet | Action::ApprovalRequest => EffectClass::Transactional,
             Action::EmailSend | Action::SendTemplate => EffectClass::Blind,
             Action::SlackPost => EffectClass::Verifiable,
+            Action::Declared(declared) => declared.definition().class,
             Action::Script => text("class").and_then(EffectClass::parse).unwrap_or(EffectClass::Keyed),
             Action::HttpRequest => {
                 if let Some(class) = text("class").and_then(EffectClass::parse) {
@@ -211,7 +218,30 @@ impl Action {
             DestinationKind::Slack(SlackDestination { transport: SlackTransport::Webhook(_), .. }) => {
                 EffectClass::Blind
             }
+            DestinationKind::Declared(declared) if self == Action::SendTemplate => {
+                declared.connector.mail_action().map_or(EffectClass::Blind, |mail| mail.definition().class)
+            }
             _ => self.class(with),
+        }
+    }
+
+    /// True if a destination of this type performs the action.
+    pub fn accepts(self, destination: &DestinationKind) -> bool {
+        match (self, destination) {
+            (Action::Declared(own), DestinationKind::Declared(declared)) => {
+                declared.connector.actions().any(|action| action == own)
+            }
+            (Action::SendTemplate, DestinationKind::Declared(declared)) => declared.connector.mail_action().is_some(),
+            _ => destination.as_str() == self.spec().destination,
+        }
+    }
+
+    /// True if the action sends a mail, to one or more addresses each written separately.
+    pub fn is_mail(self) -> bool {
+        match self {
+            Action::EmailSend | Action::SendTemplate => true,
+            Action::Declared(declared) => declared.definition().is_mail,
+            _ => false,
         }
     }
 

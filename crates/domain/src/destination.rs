@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::connector::DeclaredDestination;
 use crate::failure_rules::FailureRule;
 use crate::unit::Rate;
 use crate::verify::SecretValue;
@@ -40,6 +41,8 @@ pub enum DestinationKind {
     Script(ScriptDestination),
     /// Slack, or a compatible API.
     Slack(SlackDestination),
+    /// A type that a connector document declares.
+    Declared(DeclaredDestination),
 }
 
 impl DestinationKind {
@@ -53,6 +56,7 @@ impl DestinationKind {
             DestinationKind::Smtp(_) => "smtp",
             DestinationKind::Script(_) => "script",
             DestinationKind::Slack(_) => "slack",
+            DestinationKind::Declared(declared) => &declared.connector.definition.name,
         }
     }
 
@@ -66,7 +70,7 @@ impl DestinationKind {
         }
     }
 
-    /// All values of `type:`.
+    /// Values of `type:` of the built-in types.
     pub const NAMES: [&'static str; 7] = ["http", "salesforce", "hubspot", "postgres", "smtp", "script", "slack"];
 }
 

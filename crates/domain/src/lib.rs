@@ -12,6 +12,7 @@ pub mod action;
 pub mod alert;
 pub mod approval;
 pub mod config;
+pub mod connector;
 pub mod cron;
 pub mod destination;
 pub mod diff;

@@ -28,6 +28,12 @@ pub fn sha256(text: &str) -> String {
     data_encoding::HEXLOWER.encode(digest(&SHA256, text.as_bytes()).as_ref())
 }
 
+/// MD5 in hexadecimal, for providers that use it as an id.
+pub fn md5(text: &str) -> String {
+    use md5::Digest;
+    data_encoding::HEXLOWER.encode(&md5::Md5::digest(text.as_bytes()))
+}
+
 /// The first half of the SHA-256 of a normalized email address. Not keyed: another system can compute it, and so can everybody
 /// who guesses the address.
 pub fn email_hash(text: &str) -> String {

@@ -21,6 +21,7 @@ pub mod maintain;
 mod observe;
 pub mod operate;
 mod pauses;
+pub mod recorded_answers;
 mod replays;
 pub mod revisions;
 pub mod root_key;

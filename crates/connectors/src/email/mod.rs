@@ -3,7 +3,7 @@
 mod request;
 pub(crate) mod response;
 pub(crate) mod session;
-mod settings;
+pub(crate) mod settings;
 
 use std::io;
 use std::time::Duration;

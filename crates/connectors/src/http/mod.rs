@@ -1,8 +1,8 @@
 //! `http.request`: sends one request and reads its response.
 
-mod request;
+pub(crate) mod request;
 pub(crate) mod response;
-mod settings;
+pub(crate) mod settings;
 mod target;
 
 use std::time::Duration;

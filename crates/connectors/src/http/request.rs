@@ -117,7 +117,7 @@ pub(super) fn pairs(
     Ok(())
 }
 
-pub(super) fn header_name(name: &str) -> Result<HeaderName, &'static str> {
+pub(crate) fn header_name(name: &str) -> Result<HeaderName, &'static str> {
     let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| "is not a header name")?;
     if FRAMING.contains(&name.as_str()) {
         return Err("is set by the HTTP client and cannot be set here");

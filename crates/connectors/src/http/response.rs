@@ -126,7 +126,7 @@ fn output(response: &HttpResponse) -> Value {
 }
 
 /// JSON if the body is JSON, else text; null if it is empty.
-fn body(response: &HttpResponse) -> Value {
+pub(crate) fn body(response: &HttpResponse) -> Value {
     let bytes = response.body.trim_ascii();
     if bytes.is_empty() {
         return Value::Null;

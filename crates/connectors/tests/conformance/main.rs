@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod declared;
 mod email;
 mod http;
 mod hubspot;

@@ -28,6 +28,9 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
 pub const ROOTS: [&str; 10] =
     ["event", "body", "headers", "request", "steps", "vars", "item", "index", "now", "safe_mode"];
 
+/// Names that an expression of a declared connector may start from.
+const CONNECTOR_ROOTS: [&str; 5] = ["with", "destination", "effect", "mail", "response"];
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TemplateProblem(pub String);
@@ -253,7 +256,7 @@ fn plain_path(source: &str) -> Option<(String, Path)> {
     let aliased =
         source.strip_prefix("request.").filter(|rest| rest.starts_with("body") || rest.starts_with("headers"));
     let path = Path::parse(aliased.unwrap_or(source))?;
-    let (root, rest) = path.split_root().filter(|(root, _)| ROOTS.contains(root))?;
+    let (root, rest) = path.split_root().filter(|(root, _)| ROOTS.contains(root) || CONNECTOR_ROOTS.contains(root))?;
     let path = Path(rest.to_vec());
     Some((root.to_owned(), if root == "headers" { lower_case_first(path) } else { path }))
 }

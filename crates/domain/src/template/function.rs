@@ -21,6 +21,8 @@ pub enum Function {
     PhoneHash,
     /// SHA-256 in hexadecimal.
     Sha256,
+    /// MD5 in hexadecimal, which some providers use as an id. Protects nothing.
+    Md5,
     /// A time, truncated to whole seconds.
     Seconds,
     /// Percent-encoded text.
@@ -30,12 +32,13 @@ pub enum Function {
 }
 
 impl Function {
-    pub const ALL: [Function; 8] = [
+    pub const ALL: [Function; 9] = [
         Function::NormalizeEmail,
         Function::EmailHash,
         Function::E164,
         Function::PhoneHash,
         Function::Sha256,
+        Function::Md5,
         Function::Seconds,
         Function::Urlencode,
         Function::RawUrl,
@@ -49,6 +52,7 @@ impl Function {
             Function::E164 => "e164",
             Function::PhoneHash => "phone_hash",
             Function::Sha256 => "sha256",
+            Function::Md5 => "md5",
             Function::Seconds => "seconds",
             Function::Urlencode => "urlencode",
             Function::RawUrl => "raw_url",
@@ -67,6 +71,7 @@ impl Function {
             }
             Function::PhoneHash => "The same for the normalized phone number, with the same argument.",
             Function::Sha256 => "SHA-256 in hexadecimal.",
+            Function::Md5 => "MD5 in hexadecimal, for providers that use it as an id. It hides nothing.",
             Function::Seconds => "A time, truncated to whole seconds.",
             Function::Urlencode => {
                 "Percent-encoded text, also `/`. Values in a `url` are encoded anyway, and not twice."
@@ -83,6 +88,7 @@ impl Function {
             Function::E164 => "e164(body.phone, 'US')",
             Function::PhoneHash => "phone_hash(body.phone, 'US')",
             Function::Sha256 => "sha256(body.email)",
+            Function::Md5 => "body.email | md5",
             Function::Seconds => "seconds(body.at)",
             Function::Urlencode => "urlencode(body.phone)",
             Function::RawUrl => "body.page | raw_url",
@@ -112,6 +118,7 @@ impl Function {
             Function::E164 => normalize::e164(&text, argument),
             Function::PhoneHash => normalize::phone_hash(&text, argument),
             Function::Sha256 => normalize::sha256(&text),
+            Function::Md5 => normalize::md5(&text),
             Function::Urlencode => {
                 let mut encoded = String::with_capacity(text.len());
                 percent_encode(&text, UNRESERVED, &mut encoded);

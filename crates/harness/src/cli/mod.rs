@@ -7,6 +7,7 @@ mod bench;
 mod chaos;
 mod demo;
 mod sim;
+mod sim_connector;
 mod sim_received;
 mod simulate;
 

@@ -1,4 +1,4 @@
-//! `sluice sim`: the simulated CRM, and HubSpot, a sink, a mail server and Slack beside it.
+//! `sluice sim`: the simulated CRM, and HubSpot, a sink, a mail server, Slack and a declared connector's provider beside it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,6 +15,7 @@ use sluice_simulator::{
     Smtp, SmtpSettings,
 };
 
+use super::sim_connector::ConnectorSimulator;
 use super::sim_received::ReceivedArgs;
 
 /// Interval between two checks for changed counts.
@@ -27,7 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 More figures: GET /sim/truth, and what arrived: GET /sim/received. A fault plan is the JSON that GET /sim/faults\n\
 answers. The others are below it: /sim/mail/received, /sim/slack/faults, /sim/sink/truth.\n\n\
 Examples:\n  sluice sim\n  sluice sim --fail 30 --latency 50ms\n  sluice sim --faults faults.json --sink 127.0.0.1:8091\n  \
-sluice sim --mail 127.0.0.1:8025 --slack 127.0.0.1:8092\n  sluice sim --hubspot 127.0.0.1:8093\n  sluice sim received",
+sluice sim --mail 127.0.0.1:8025 --slack 127.0.0.1:8092\n  sluice sim --hubspot 127.0.0.1:8093\n  sluice sim --connector twilio --fail 20\n  sluice sim received",
     args_conflicts_with_subcommands = true
 )]
 pub struct SimArgs {
@@ -48,6 +49,15 @@ pub struct SimArgs {
     /// Also run a HubSpot here
     #[arg(long, value_name = "ADDRESS")]
     hubspot: Option<SocketAddr>,
+    /// Also answer as the provider of this connector, with its recorded answers
+    #[arg(long, value_name = "NAME")]
+    connector: Option<String>,
+    /// Where that provider listens
+    #[arg(long, default_value = "127.0.0.1:8094", value_name = "ADDRESS", requires = "connector")]
+    connector_listen: SocketAddr,
+    /// Directory or file of the configuration that declares the connector, if it does not ship
+    #[arg(long, value_name = "DIR", requires = "connector")]
+    connector_config: Option<PathBuf>,
     /// The share of calls that fail, in every way there is
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "faults")]
     fail: Option<f64>,
@@ -78,6 +88,7 @@ struct Simulators {
     mail: Option<Smtp>,
     slack: Option<Slack>,
     hubspot: Option<Hubspot>,
+    connector: Option<ConnectorSimulator>,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -129,6 +140,14 @@ impl SimArgs {
             let settings = HubspotSettings { listen, faults: plan.clone(), ..HubspotSettings::default() };
             Hubspot::start(settings).map_err(started(listen))
         });
+        let connector = match &self.connector {
+            Some(name) => {
+                let tests = ConnectorSimulator::find(name, self.connector_config.as_deref())?;
+                let listen = self.connector_listen;
+                Some(ConnectorSimulator::start(&tests, listen, plan.clone()).map_err(started(listen))?)
+            }
+            None => None,
+        };
         let (sink, mail, slack) = (sink.transpose()?, mail.transpose()?, slack.transpose()?);
         let hubspot = hubspot.transpose()?;
         let beside: Vec<Inspected> = [
@@ -136,6 +155,7 @@ impl SimArgs {
             mail.as_ref().map(Smtp::inspected),
             slack.as_ref().map(Slack::inspected),
             hubspot.as_ref().map(Hubspot::inspected),
+            connector.as_ref().map(|connector| connector.sink.inspected()),
         ]
         .into_iter()
         .flatten()
@@ -143,7 +163,7 @@ impl SimArgs {
         let settings =
             SalesforceSettings { listen: self.listen, faults: plan, beside, ..SalesforceSettings::default() };
         let org = Salesforce::start(settings).map_err(started(self.listen))?;
-        Ok(Simulators { org, sink, mail, slack, hubspot })
+        Ok(Simulators { org, sink, mail, slack, hubspot, connector })
     }
 
     fn plan(&self) -> Result<FaultPlan, CliError> {
@@ -172,7 +192,7 @@ impl SimArgs {
             }
             _ => "not at all; try --fail 30".to_owned(),
         };
-        let Simulators { org, sink, mail, slack, hubspot } = simulators;
+        let Simulators { org, sink, mail, slack, hubspot, connector } = simulators;
         let defaults = SalesforceSettings::default();
         let of_slack = |text: fn(&Slack) -> String| slack.as_ref().map(text).unwrap_or_default();
         let text = pairs([
@@ -187,6 +207,8 @@ impl SimArgs {
             ("Slack webhook", of_slack(Slack::webhook_url)),
             ("HubSpot", hubspot.as_ref().map(Hubspot::url).unwrap_or_default()),
             ("HubSpot token", hubspot.as_ref().map(|_| HubspotSettings::default().token).unwrap_or_default()),
+            ("connector", connector.as_ref().map(|connector| connector.name.clone()).unwrap_or_default()),
+            ("base_url", connector.as_ref().map(ConnectorSimulator::base_url).unwrap_or_default()),
             ("received", format!("{}/sim/received", org.url())),
             ("misbehaves", misbehaves),
         ]);
@@ -236,6 +258,10 @@ impl Simulators {
         if let Some(mail) = &self.mail {
             first["mail"] = json!(mail_url(mail));
         }
+        if let Some(connector) = &self.connector {
+            first["connector"] =
+                json!({ "name": connector.name, "url": connector.sink.url(), "base_url": connector.base_url() });
+        }
         if let Some(slack) = &self.slack {
             let SlackSettings { token, channels, .. } = SlackSettings::default();
             first["slack"] = json!({
@@ -267,11 +293,13 @@ struct Counts {
     slack: Option<u64>,
     /// Records, and unique values under which more than one was created.
     hubspot: Option<(u64, u64)>,
+    /// Requests to the provider of a connector, and those that it applied.
+    connector: Option<(u64, u64)>,
 }
 
 impl Counts {
     fn of(simulators: &Simulators) -> Counts {
-        let Simulators { org, sink, mail, slack, hubspot } = simulators;
+        let Simulators { org, sink, mail, slack, hubspot, connector } = simulators;
         let truth = org.truth();
         let sum =
             |figure: fn(&sluice_simulator::salesforce::ObjectTruth) -> u64| truth.objects.values().map(figure).sum();
@@ -293,6 +321,10 @@ impl Counts {
                 objects
                     .fold((0, 0), |(records, again), object| (records + object.records, again + object.created_again))
             }),
+            connector: connector
+                .as_ref()
+                .map(|connector| connector.sink.truth())
+                .map(|truth| (truth.requests, truth.applied)),
         }
     }
 
@@ -310,6 +342,9 @@ impl Counts {
         }
         if let Some((messages, doubled)) = self.mail {
             counts["mail"] = json!({ "messages": messages, "doubled": doubled });
+        }
+        if let Some((requests, applied)) = self.connector {
+            counts["connector"] = json!({ "requests": requests, "applied": applied });
         }
         if let Some(messages) = self.slack {
             counts["slack"] = json!({ "messages": messages });
@@ -335,6 +370,9 @@ impl Counts {
         }
         if let Some((messages, doubled)) = self.mail {
             text.push_str(&format!("; mail: {}, {} doubled", plural(messages, "message"), grouped(doubled)));
+        }
+        if let Some((requests, applied)) = self.connector {
+            text.push_str(&format!("; connector: {}, {} applied", plural(requests, "request"), grouped(applied)));
         }
         if let Some(messages) = self.slack {
             text.push_str(&format!("; Slack: {}", plural(messages, "message")));

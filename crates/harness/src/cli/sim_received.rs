@@ -16,7 +16,7 @@ use crate::api::Api;
 Examples:\n  sluice sim received\n  sluice sim received mail --limit 5\n  sluice sim received --json")]
 pub struct ReceivedArgs {
     /// Only of this simulator
-    #[arg(value_name = "SIMULATOR", value_parser = ["salesforce", "hubspot", "sink", "mail", "slack"])]
+    #[arg(value_name = "SIMULATOR", value_parser = ["salesforce", "hubspot", "sink", "mail", "slack", "connector"])]
     of: Option<String>,
     /// Where the simulated Salesforce listens
     #[arg(long, default_value = "127.0.0.1:8090", value_name = "ADDRESS")]

@@ -13,6 +13,7 @@ mod approvals;
 mod check;
 mod clash;
 mod clock;
+mod connectors;
 mod control;
 mod destination;
 mod dlq;
@@ -66,6 +67,8 @@ pub enum NodeCommand {
     Send(send::Send),
     /// List and preview message templates
     Templates(templates::Templates),
+    /// List, show and test declared connectors
+    Connectors(connectors::ConnectorsCommand),
     /// Show the status of the node
     Status(status::StatusCommand),
     /// List and show accepted events
@@ -128,6 +131,7 @@ impl NodeCommand {
             NodeCommand::Try(command) => command.run(),
             NodeCommand::Send(command) => command.run(),
             NodeCommand::Templates(command) => command.run(),
+            NodeCommand::Connectors(command) => command.run(),
             NodeCommand::Status(command) => command.run(),
             NodeCommand::Events(command) => command.run(),
             NodeCommand::Jobs(command) => command.run(),

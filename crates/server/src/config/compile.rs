@@ -12,6 +12,7 @@ use sluice_domain::retry::RetryPolicy;
 use sluice_domain::script::Runtime;
 use sluice_domain::worker::{Queue, Worker};
 
+use super::answers;
 use super::cross_checks;
 use super::declarations::{Declarations, Placed, SourceLocation, add};
 use super::destination::{self, built_in};
@@ -110,7 +111,11 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
                     add(&mut workers, report, "worker", (&name, span), read);
                 }
             }
-            DocumentKind::Sections | DocumentKind::Broken | DocumentKind::Foreign => {}
+            DocumentKind::Connector
+            | DocumentKind::Answers
+            | DocumentKind::Sections
+            | DocumentKind::Broken
+            | DocumentKind::Foreign => {}
         }
     }
     check_whole(&diagnostics, &documents, &names, &workers);
@@ -150,7 +155,8 @@ fn parse_all<'f>(diagnostics: &Diagnostics<'_>, files: &'f Files, names: &mut De
         for node in nodes {
             let kind = classify(report, &node);
             names.incomplete |= kind == DocumentKind::Broken;
-            if kind != DocumentKind::Foreign {
+            // Recorded answers have made-up credentials.
+            if !matches!(kind, DocumentKind::Foreign | DocumentKind::Answers) {
                 plaintext_secrets::find(report, &node);
             }
             documents.push(Document { file, kind, node });
@@ -161,7 +167,8 @@ fn parse_all<'f>(diagnostics: &Diagnostics<'_>, files: &'f Files, names: &mut De
 
 fn read_sections(diagnostics: &Diagnostics<'_>, documents: &[Document<'_>], names: &mut Declarations) {
     let mut dead_letters: Vec<(&str, DeadLetter)> = vec![];
-    for document in documents.iter().filter(|document| document.kind != DocumentKind::Foreign) {
+    read_connectors(diagnostics, documents, names);
+    for document in documents.iter().filter(|document| has_sections(document.kind)) {
         let report = diagnostics.report(document.file);
         if let Some(section) = document.node.get("queues").filter(|section| !section.is_null()) {
             let read = queue::read_all(report, section, &mut names.queues);
@@ -171,7 +178,7 @@ fn read_sections(diagnostics: &Diagnostics<'_>, documents: &[Document<'_>], name
             read_policy(report, node, names);
         }
         if let Some(section) = document.node.get("destinations").filter(|section| !section.is_null()) {
-            destination::read_all(report, section, &mut names.destinations);
+            destination::read_all(report, section, &names.connectors, &mut names.destinations);
         }
         if let Some(section) = document.node.get("policies").filter(|section| !section.is_null()) {
             policy::read_all(report, section, names);
@@ -183,6 +190,21 @@ fn read_sections(diagnostics: &Diagnostics<'_>, documents: &[Document<'_>], name
         if dead.from == dead.to {
             report.error(dead.span, "dead-letter-loop", format!("`{}` is its own dead-letter queue", dead.from));
         }
+    }
+}
+
+fn has_sections(kind: DocumentKind) -> bool {
+    !matches!(kind, DocumentKind::Foreign | DocumentKind::Connector | DocumentKind::Answers)
+}
+
+/// Connectors before everything that may use them, then their recorded answers.
+fn read_connectors(diagnostics: &Diagnostics<'_>, documents: &[Document<'_>], names: &mut Declarations) {
+    let of_kind = |kind| documents.iter().filter(move |document| document.kind == kind);
+    for document in of_kind(DocumentKind::Connector) {
+        names.connectors.read(diagnostics.report(document.file), &document.node);
+    }
+    for document in of_kind(DocumentKind::Answers) {
+        answers::read(diagnostics.report(document.file), &document.node, &names.connectors);
     }
 }
 

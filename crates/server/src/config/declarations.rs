@@ -9,6 +9,7 @@ use sluice_domain::retry::RetryPolicy;
 use sluice_domain::template::Messages;
 use sluice_domain::worker::Queue;
 
+use super::catalogue::Catalogue;
 use super::diagnostics::Report;
 use super::node::Span;
 
@@ -39,6 +40,7 @@ pub(super) struct Placed<T> {
 /// Queues, destinations and policies, collected before flows and workers are read.
 #[derive(Debug, Default)]
 pub(super) struct Declarations {
+    pub(super) connectors: Catalogue,
     pub(super) queues: BTreeMap<String, Placed<Queue>>,
     /// `None` could not be read: the name exists, and no further problem is reported for it.
     pub(super) destinations: BTreeMap<String, Placed<Option<Destination>>>,

@@ -9,6 +9,8 @@ use sluice_domain::destination::{
 };
 use sluice_domain::verify::{SecretValue, is_header_name};
 
+use super::catalogue::Catalogue;
+use super::connector_destination;
 use super::declarations::{Placed, add};
 use super::destination_kinds::{
     HUBSPOT, POSTGRES, SCRIPT, SLACK, SMTP, read_hubspot, read_postgres, read_slack, read_smtp,
@@ -33,7 +35,12 @@ pub(super) static DESTINATION: SectionSpec = SectionSpec {
             These keys are common to all types.",
     keys: &[
         key("name", ValueType::Name, "Unique name; in a map, the key is the name.").required(),
-        key("type", ValueType::OneOf(&DestinationKind::NAMES), "Type of the external system.").required(),
+        key(
+            "type",
+            ValueType::Described("a built-in type (http, salesforce, postgres, smtp, script, slack), or the name of a connector"),
+            "Type of the external system.",
+        )
+        .required(),
         key("timeout", LASTING, "Timeout of a call, including the connection.").or("30s"),
         key(
             "straggler_horizon",
@@ -187,11 +194,12 @@ pub(super) static BREAKER: SectionSpec = SectionSpec {
 pub(super) fn read_all(
     report: Report<'_>,
     node: &YamlNode,
+    connectors: &Catalogue,
     destinations: &mut BTreeMap<String, Placed<Option<Destination>>>,
 ) {
     for (name, span, settings) in named_items(report, node, "destinations", "a destination") {
         let destination = match settings {
-            Some(settings) => read(report, name, settings),
+            Some(settings) => read(report, name, settings, connectors),
             None => {
                 let types = DestinationKind::NAMES.join(", ");
                 report
@@ -233,8 +241,14 @@ fn usual_breaker(kind: &DestinationKind) -> BreakerSettings {
     }
 }
 
-fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> {
+fn read(report: Report<'_>, name: &str, node: &YamlNode, connectors: &Catalogue) -> Option<Destination> {
     let kind = node.get("type").and_then(YamlNode::text);
+    let declared = kind.and_then(|kind| connectors.connector(kind));
+    if let Some(None) = declared {
+        return None;
+    }
+    let declared = declared.flatten();
+    let own = declared.map(|connector| [&DESTINATION, connector_destination::table(connector)]);
     let tables: &[&SectionSpec] = match kind {
         Some("http") => &[&DESTINATION, &HTTP],
         Some("salesforce") => &[&DESTINATION, &SALESFORCE],
@@ -243,14 +257,18 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> 
         Some("smtp") => &[&DESTINATION, &SMTP],
         Some("slack") => &[&DESTINATION, &SLACK],
         Some("script") => &[&DESTINATION, &SCRIPT],
+        _ if own.is_some() => own.as_ref().map_or(&[], |tables| tables.as_slice()),
         _ if node.entries().is_some() => {
             // Without the type the allowed keys are unknown; only the type is reported.
-            return refuse_type(report, name, node);
+            return refuse_type(report, name, node, connectors);
         }
         _ => &[&DESTINATION],
     };
     let fields = Fields::open_named(report, node, tables)?;
     let kind = match kind {
+        _ if declared.is_some() => {
+            DestinationKind::Declared(declared.and_then(|connector| connector_destination::read(&fields, connector))?)
+        }
         Some("salesforce") => DestinationKind::Salesforce(read_salesforce(&fields)?),
         Some("hubspot") => DestinationKind::Hubspot(read_hubspot(&fields)?),
         Some("postgres") => DestinationKind::Postgres(read_postgres(&fields)?),
@@ -286,15 +304,18 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> 
     Some(Destination { name: name.to_owned(), kind, timeout, straggler_horizon, batch_max, gate, failure_rules })
 }
 
-fn refuse_type(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> {
-    let types = DestinationKind::NAMES;
-    let hint = format!("the types are {}", types.join(", "));
+fn refuse_type(report: Report<'_>, name: &str, node: &YamlNode, connectors: &Catalogue) -> Option<Destination> {
+    let types: Vec<&str> = DestinationKind::NAMES.into_iter().chain(connectors.types()).collect();
+    let built_in = DestinationKind::NAMES.join(", ");
+    let hint = format!("the types are {built_in}; `sluice connectors` lists more");
     match node.get("type") {
         Some(written) => {
             let text = written.text().unwrap_or_default();
-            report
-                .error(written.span, "unknown-type", format!("unknown destination type `{text}`"))
-                .meant(text, types, &hint);
+            report.error(written.span, "unknown-type", format!("unknown destination type `{text}`")).meant(
+                text,
+                types.iter().copied(),
+                &hint,
+            );
         }
         None => {
             let span = node.entries().and_then(|entries| entries.first()).map_or(node.span, |entry| entry.key_span);

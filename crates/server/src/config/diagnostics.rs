@@ -101,6 +101,11 @@ impl<'a> Report<'a> {
         self.push(Severity::Warning, Some(span), code, message.into())
     }
 
+    /// Number of errors reported so far, in all files.
+    pub(super) fn errors(&self) -> usize {
+        self.diagnostics.problems.borrow().iter().filter(|problem| problem.severity == Severity::Error).count()
+    }
+
     /// Reports an error without a position.
     pub(super) fn file_error(&self, code: &'static str, message: impl Into<String>) -> Reported<'a> {
         self.push(Severity::Error, None, code, message.into())

@@ -48,6 +48,8 @@ pub(super) static POLICY: SectionSpec = SectionSpec {
 const WORK: [&str; 3] = ["consumes", "on", "schedule"];
 /// Keys of sections.
 const SECTIONS: [&str; 4] = ["queues", "destinations", "policies", "alerts"];
+/// Keys that determine a document of a connector.
+const CONNECTORS: [&str; 2] = ["connector", "answers"];
 /// Keys that determine the kind of a document, for hints.
 const KINDS: [&str; 7] = ["triggers", "consumes", "schedule", "queues", "destinations", "policies", "retry"];
 /// Keys of flows and workers that do not determine the kind.
@@ -65,7 +67,9 @@ pub(super) fn is_foreign(path: &str, text: &str) -> bool {
         None => !node.is_null(),
         Some(entries) if is_json => !is_json_configuration(entries),
         Some(entries) => {
-            let ours = |key: &str| WORK.contains(&key) || SECTIONS.contains(&key) || MARKS.contains(&key);
+            let ours = |key: &str| {
+                WORK.contains(&key) || SECTIONS.contains(&key) || MARKS.contains(&key) || CONNECTORS.contains(&key)
+            };
             let is_near = |key: &str| KINDS.contains(&key) || did_you_mean(key, KINDS).is_some();
             !entries.iter().any(|entry| ours(&entry.key) || is_near(&entry.key))
         }
@@ -77,6 +81,8 @@ fn is_json_configuration(entries: &[YamlEntry]) -> bool {
     let has = |name: &str| entries.iter().any(|entry| entry.key == name);
     let is_policy = has("retry") && entries.iter().all(|entry| ["retry", "version"].contains(&entry.key.as_str()));
     has("triggers")
+        || (has("connector") && has("actions"))
+        || (has("answers") && has("cases"))
         || (WORK.iter().any(|name| has(name)) && has("run"))
         || SECTIONS.iter().any(|name| has(name))
         || is_policy
@@ -103,6 +109,10 @@ pub(super) fn named_schemas(text: &str) -> Vec<String> {
 pub(super) enum DocumentKind {
     Flow,
     Worker,
+    /// Declares a type of destination.
+    Connector,
+    /// Recorded answers of a connector.
+    Answers,
     Sections,
     /// Has reported errors; its content is unknown.
     Broken,
@@ -137,6 +147,12 @@ pub(super) fn classify(report: Report<'_>, node: &YamlNode) -> DocumentKind {
         (Some(_), None) => return DocumentKind::Flow,
         (None, Some(_)) => return DocumentKind::Worker,
         (None, None) => {}
+    }
+    if find("connector").is_some() {
+        return DocumentKind::Connector;
+    }
+    if find("answers").is_some() {
+        return DocumentKind::Answers;
     }
     if SECTIONS.iter().any(|name| find(name).is_some()) {
         Fields::open(report, node, &[&FILE, &DOCUMENT]).map(|fields| fields.one_of("version"));

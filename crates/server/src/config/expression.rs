@@ -26,6 +26,8 @@ pub(super) enum SecretUse {
     AtRunTime,
     /// Rejected, because the result is stored and displayed.
     Refused,
+    /// Rejected, because a connector gets its secrets from the keys of a destination.
+    OfDestination,
 }
 
 /// Scope of a flow's key and mapping.
@@ -42,7 +44,7 @@ pub(super) const WORKED: &[&str] = &["event", "body", "headers", "request", "ste
 pub(super) const WORKED_ITEM: &[&str] = &["event", "body", "headers", "request", "steps", "item", "index"];
 
 /// Functions available in every expression.
-pub(super) const FUNCTIONS: [&str; 12] = [
+pub(super) const FUNCTIONS: [&str; 13] = [
     "range",
     "dict",
     "namespace",
@@ -52,13 +54,14 @@ pub(super) const FUNCTIONS: [&str; 12] = [
     "e164",
     "phone_hash",
     "sha256",
+    "md5",
     "seconds",
     "urlencode",
     "raw_url",
 ];
 
 /// Filters offered as suggestions.
-pub(super) const FILTERS: [&str; 30] = [
+pub(super) const FILTERS: [&str; 31] = [
     "abs",
     "capitalize",
     "default",
@@ -74,6 +77,7 @@ pub(super) const FILTERS: [&str; 30] = [
     "list",
     "lower",
     "max",
+    "md5",
     "min",
     "normalize_email",
     "phone_hash",
@@ -193,6 +197,9 @@ pub(super) fn text_template(report: Report<'_>, span: Span, text: &str, visible:
             SecretUse::Refused => report
                 .error(span, "secret-not-here", format!("the secret `{name}` would become part of a stored event"))
                 .hint("use secrets in `verify:`, in `destinations:` and under `with:`"),
+            SecretUse::OfDestination => report
+                .error(span, "secret-not-here", format!("a connector cannot read the secret `{name}`"))
+                .hint("declare a key of type secret under `destination:` and write {{ destination.NAME }}"),
         }
     }
     if let Some(at) = text.find("${").filter(|at| !text[*at..].starts_with("${secrets.")) {

@@ -6,9 +6,15 @@
 //! Never: the network, the ledger, a clock. Secrets leave it only in a type that cannot be printed.
 //! If the process dies here: nothing has happened. Files are only read, and the next start reads them again.
 
+mod answers;
 mod approval;
 mod body;
+mod catalogue;
 mod compile;
+mod connector;
+mod connector_action;
+mod connector_destination;
+mod connector_failure;
 mod cross_checks;
 mod declarations;
 mod destination;
@@ -58,6 +64,10 @@ mod values;
 mod verify;
 mod worker;
 
+pub use answers::{
+    AnswerCase, ConnectorTests, ExpectedAnswer, ExpectedRequest, available, own_connectors, own_tests, shipped_tests,
+};
+pub use catalogue::{SHIPPED, ShippedFile, shipped};
 pub use compile::{Compiled, compile};
 pub(crate) use difference::{Difference, FieldDifference, differences};
 pub use json_schema::{documents, editor_schema};

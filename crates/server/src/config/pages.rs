@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sluice_domain::action::Action;
 use sluice_domain::template::{Expression, Function, Scope};
 
+use super::catalogue::known_actions;
 use super::expression::{ACCEPTED, REQUEST, WORKED, WORKED_ITEM};
 use super::parameters;
 use super::reference::{cell, tables, write_table};
@@ -56,10 +57,10 @@ Actions for `run:` (or `uses:`) of a [step](steps.md), and their parameters unde
 pub fn actions() -> String {
     let mut page = ABOUT_ACTIONS.to_owned();
     page.push_str("\n| action | |\n|---|---|\n");
-    for spec in Action::ALL.map(Action::spec) {
+    for spec in known_actions().map(Action::spec) {
         let _ = writeln!(page, "| [`{}`](#{}) | {} |", spec.name, spec.name.replace(['.', '_'], ""), cell(spec.about));
     }
-    for action in Action::ALL {
+    for action in known_actions() {
         write_action(&mut page, action);
     }
     page
@@ -73,6 +74,10 @@ fn write_action(page: &mut String, action: Action) {
         false => format!("Uses a destination of type `{}`, or the built-in one by default.", spec.destination),
     };
     let _ = write!(page, "\n## {}\n\n{} {destination}\n", spec.name, spec.about);
+    if let Action::Declared(declared) = action {
+        let definition = declared.definition();
+        let _ = write!(page, "\nEffect class {}: {}\n", definition.class.as_str(), definition.because);
+    }
     if spec.parameters.is_empty() {
         return;
     }

@@ -33,6 +33,7 @@ pub(super) fn one_needed(action: Action) -> &'static [&'static str] {
         Action::EmailSend => &["text", "html"],
         Action::SlackPost => &["text", "blocks"],
         Action::StoreSetnx => &["ttl_seconds", "ttl"],
+        Action::Declared(declared) => declared.any_of(),
         _ => &[],
     }
 }
@@ -112,7 +113,7 @@ pub(super) fn read(
     let Template::Map(parameters) = read else { return Some(read) };
     let mut parameters: Vec<(String, Template)> =
         parameters.into_iter().map(|(name, template)| url_parameter(report, action, node, name, template)).collect();
-    if matches!(action, Action::EmailSend | Action::SendTemplate) {
+    if action.is_mail() {
         one_address_each(report, node, &mut parameters);
     }
     check_identities(report, node, action, &parameters);

@@ -7,8 +7,8 @@ use sluice_domain::verify::{FieldLocation, Scheme, preset};
 use super::pages::{POLICIES, STEPS};
 use super::table::{Absent, SectionSpec};
 use super::{
-    body, destination, destination_kinds, document, event, failure_rules, field_mapping, flow, foreach, key, policy,
-    queue, retry, safe_mode, step, trigger, verify, worker,
+    answers, body, connector, connector_action, connector_failure, destination, destination_kinds, document, event,
+    failure_rules, field_mapping, flow, foreach, key, policy, queue, retry, safe_mode, step, trigger, verify, worker,
 };
 
 /// All section specs, in page order.
@@ -70,6 +70,24 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &destination_kinds::SMTP,
         &destination_kinds::SLACK,
         &destination_kinds::SCRIPT,
+        &connector::CONNECTOR,
+        &connector::KEY,
+        &connector::AUTH,
+        &connector::AUTH_BASIC,
+        &connector::AUTH_HEADER,
+        &connector::OAUTH,
+        &connector::ERROR,
+        &connector::WAIT_FROM,
+        &connector_failure::FAILURE,
+        &connector_action::ACTION,
+        &connector_action::PARAMETER,
+        &connector_action::REQUEST,
+        &connector_action::SUCCESS,
+        &connector_action::READ_BACK,
+        &answers::ANSWERS,
+        &answers::CASE,
+        &answers::EXPECTED_REQUEST,
+        &answers::ANSWER,
     ]
 }
 

@@ -46,6 +46,15 @@ fn take_document(found: &mut BTreeMap<ResourceName, Resource>, file: &str, mut m
     let is_worker = ["consumes", "schedule", "on", "run"].iter().any(|key| members.contains_key(*key));
     let sections: Vec<&str> =
         DOCUMENT.keys.iter().map(|key| key.name).filter(|name| members.contains_key(*name)).collect();
+    for kind in ["connector", "answers"] {
+        if let Some(Value::String(name)) = members.get(kind).cloned()
+            && !is_flow
+            && !is_worker
+        {
+            members.shift_remove(kind);
+            return add(found, file, (kind, &name), Value::Object(members));
+        }
+    }
     let is_policy = members.contains_key("retry") && members.keys().all(|key| key == "retry" || key == "version");
     if is_policy {
         let policy = members.shift_remove("retry").unwrap_or_default();

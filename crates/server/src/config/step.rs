@@ -301,7 +301,7 @@ fn read_body(
 ) -> Option<Step> {
     let report = fields.report;
     let condition = fields.node("if").and_then(|node| condition(report, node, visible));
-    let Some((action, action_span)) = step_action::read(fields) else {
+    let Some((action, action_span)) = step_action::read(fields, &names.connectors) else {
         // Expressions are checked even if the action is unknown.
         if let Some(node) = fields.node("with") {
             super::expression::template(report, node, visible);

@@ -3,15 +3,16 @@
 use sluice_domain::action::Action;
 use sluice_domain::script::Runtime;
 
+use super::catalogue::Catalogue;
 use super::fields::Fields;
 use super::node::Span;
 use super::script;
 
 /// Planned actions, reported as not supported yet.
-const LATER: [&str; 3] = ["hubspot.upsert", "analytics.track", "enrich.geoip"];
+const LATER: [&str; 2] = ["hubspot.upsert", "enrich.geoip"];
 
 /// Action of a step with its location. `queue:` and `queue_pull:` contain their parameters.
-pub(super) fn read(fields: &Fields<'_, '_>) -> Option<(Action, Span)> {
+pub(super) fn read(fields: &Fields<'_, '_>, connectors: &Catalogue) -> Option<(Action, Span)> {
     let report = fields.report;
     let own = [("queue", Action::Queue), ("queue_pull", Action::QueuePull)];
     let mut written = own.into_iter().filter(|(name, _)| fields.node_if_known(name).is_some());
@@ -23,7 +24,7 @@ pub(super) fn read(fields: &Fields<'_, '_>) -> Option<(Action, Span)> {
         (Some(_), Some(_)) => return None,
         (run, uses) => run.or(uses)?,
     };
-    let names = || Action::ALL.into_iter().map(Action::name);
+    let names = || connectors.actions();
     let Some(name) = found.text() else {
         report.error(
             found.span,
@@ -33,8 +34,9 @@ pub(super) fn read(fields: &Fields<'_, '_>) -> Option<(Action, Span)> {
         return None;
     };
     let runtime = (fields.node("uses").is_some() && Runtime::parse(name).is_some()).then_some(Action::Script);
-    let action = Action::parse(name).or(runtime).map(|action| (action, found.span));
-    if action.is_none() {
+    let action = connectors.action(name).or(runtime).map(|action| (action, found.span));
+    // The action may be one of a connector that could not be read, which is reported.
+    if action.is_none() && !connectors.is_incomplete() {
         if LATER.contains(&name) {
             report.error(
                 found.span,
@@ -44,11 +46,11 @@ pub(super) fn read(fields: &Fields<'_, '_>) -> Option<(Action, Span)> {
         } else if name.contains(':') {
             script::unknown_runtime(report, found.span, name);
         } else {
-            let otherwise = format!("the actions are {}", names().collect::<Vec<_>>().join(" and "));
+            let otherwise = "`sluice reference actions` and `sluice connectors` show all actions";
             report.error(found.span, "unknown-action", format!("unknown action `{name}`")).meant(
                 name,
                 names(),
-                &otherwise,
+                otherwise,
             );
         }
     }

@@ -25,16 +25,15 @@ pub(super) fn read(
             .error(inner.span, "exclusive-keys", "`destination` is also set on the step, with another name")
             .hint("remove one of them");
     }
-    let of_type = |wanted: &str| {
-        let fits = move |kind: &DestinationKind| kind.as_str() == wanted;
+    let fitting = {
+        let fits = |kind: &DestinationKind| action.accepts(kind);
         names
             .destinations
             .iter()
-            .filter(move |(_, placed)| placed.value.as_ref().is_some_and(|found| fits(&found.kind)))
+            .filter(|(_, placed)| placed.value.as_ref().is_some_and(|found| fits(&found.kind)))
             .map(|(name, _)| name.as_str())
             .collect::<Vec<_>>()
     };
-    let fitting = of_type(spec.destination);
     let Some(named) = named else {
         return choose(fields, action, &fitting, with, names);
     };
@@ -43,7 +42,7 @@ pub(super) fn read(
         return None;
     };
     match names.destinations.get(name).map(|placed| &placed.value) {
-        Some(Some(found)) if found.kind.as_str() == spec.destination => {}
+        Some(Some(found)) if action.accepts(&found.kind) => {}
         Some(None) => return None,
         Some(Some(found)) => {
             report

@@ -5,7 +5,7 @@ use std::io;
 
 use serde_json::Value;
 use sluice_domain::verify::SecretValue;
-use sluice_server::config::{Files, SecretSource, Severity, compile, documents, editor_schema};
+use sluice_server::config::{Files, SecretSource, Severity, compile, documents, editor_schema, shipped};
 
 use crate::editor;
 
@@ -50,7 +50,18 @@ fn configuration_with_every_key_is_valid() {
     editor::accepts(&files(&documents));
     let mut used = BTreeSet::new();
     documents.iter().for_each(|document| names(document, &mut used));
+    // The keys of connectors that ship are in their recorded answers.
+    let is_shipped = |title: &str| {
+        shipped().iter().any(|connector| {
+            let actions = connector.actions.iter().map(|action| format!("with-{}", action.spec.name));
+            title == format!("destination-{}", connector.definition.name)
+                || actions.into_iter().any(|name| name == title)
+        })
+    };
     for (title, definition) in editor_schema()["definitions"].as_object().unwrap() {
+        if is_shipped(title) {
+            continue;
+        }
         for name in definition["properties"].as_object().into_iter().flat_map(|members| members.keys()) {
             // A valid `signing_key` is a public key, which the secrets of this test are not.
             let is_excluded = name == "signing_key";

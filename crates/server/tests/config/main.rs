@@ -5,6 +5,7 @@
 mod any_text;
 mod connectors;
 mod crm;
+mod declared;
 mod editor;
 mod good;
 mod guard;

@@ -11,6 +11,7 @@ mod batches;
 mod bound;
 mod connectors;
 mod crash;
+mod declared;
 mod effects;
 mod finding;
 mod fixture;

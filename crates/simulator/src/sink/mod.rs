@@ -1,9 +1,10 @@
 //! Fast HTTP server that accepts every request and records it.
 //!
 //! Responds 200 `{"ok":true}` to any request. `/resource/{id}` stores its body, so that an effect can be read back.
-//! `/sim/…` is an API to inspect and control the simulator.
+//! With routes it responds as recorded, and 404 to any other request. `/sim/…` is an API to inspect and control the simulator.
 
 mod request_log;
+mod route;
 mod shared;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub use request_log::{KeyCounts, ReceivedRequest, SinkTruth};
+pub use route::{RecordedReply, SinkRoute};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
 use crate::salesforce::Inspected;
@@ -35,6 +37,10 @@ pub struct SinkSettings {
     pub listen: SocketAddr,
     pub faults: FaultPlan,
     pub keys: KeyPolicy,
+    /// Recorded replies; the first route that matches applies. Empty: every request is accepted.
+    pub routes: Vec<SinkRoute>,
+    /// Name under which it is inspected beside other simulators.
+    pub name: &'static str,
     /// Maximum keys and paths recorded; with 0 the sink only counts. The oldest key is dropped first; further paths
     /// are counted together.
     pub remembered_max: usize,
@@ -52,6 +58,8 @@ impl Default for SinkSettings {
             listen: ANY_PORT,
             faults: FaultPlan::none(),
             keys: KeyPolicy::Count,
+            routes: Vec::new(),
+            name: "sink",
             remembered_max: 1_000_000,
             requests_kept_max: 1_000,
             resources_max: 1_000_000,

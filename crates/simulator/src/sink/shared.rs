@@ -149,6 +149,9 @@ impl Shared {
 
     /// Applies a request that is not a duplicate, and returns its response.
     fn serve(&self, method: &Method, path: &str, body: &Bytes) -> FakeReply {
+        if !self.settings.routes.is_empty() {
+            return self.recorded(method, path);
+        }
         let Some(id) = path.strip_prefix("/resource/").filter(|id| !id.is_empty()) else {
             return FakeReply::of(StatusCode::OK, JSON, OK);
         };
@@ -172,6 +175,18 @@ impl Shared {
                 FakeReply::of(if exists { StatusCode::OK } else { StatusCode::CREATED }, JSON, OK)
             }
             _ => FakeReply::empty(StatusCode::METHOD_NOT_ALLOWED),
+        }
+    }
+
+    /// The reply of the first route that matches. A read-back finds nothing before a write was applied.
+    fn recorded(&self, method: &Method, path: &str) -> FakeReply {
+        let Some(route) = self.settings.routes.iter().find(|route| route.matches(method.as_str(), path)) else {
+            return FakeReply::json(StatusCode::NOT_FOUND, &json!({"error": "no recorded request has this path"}));
+        };
+        let is_written = self.counts.applied.load(Ordering::Acquire) > 0;
+        match &route.absent {
+            Some(absent) if !is_written => absent.reply(),
+            _ => route.reply.reply(),
         }
     }
 
@@ -202,7 +217,7 @@ fn not_found() -> FakeReply {
 
 impl Inspect for Shared {
     fn name(&self) -> &'static str {
-        "sink"
+        self.settings.name
     }
 
     fn received(&self, limit: usize) -> Vec<Value> {

@@ -312,3 +312,21 @@ fn cart_recovery() {
     assert!(messages[0].body.contains(made["code"].as_str().unwrap()), "the mail has the code that was made");
     assert_eq!(stage.states("cart-recovery"), ["succeeded"], "who did not agree gets nothing");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn own_connector() {
+    // The API applies the first grant and loses the answer.
+    let sink = sink([Scripted::first(1, Fault::DropAfter).only(CallKind::Write)]);
+    let stage = Stage::new("own-connector", &[(SINK, &sink.url())]);
+    let directory = stage.workplace.directory.path().to_str().unwrap().to_owned();
+    let tested = stage.workplace.run(&["connectors", "test", &directory]).ok();
+    assert_eq!(tested.stdout.trim(), "x-loyalty: ok (1 case, 4 answers)");
+    let shown = stage.workplace.json(&["connectors", "show", "x-loyalty", "--config", &directory, "--json"]);
+    assert_eq!(shown["actions"][0]["effect"], "natural", "{shown}");
+    let _node = stage.up();
+
+    let answers = stage.send("orders", "order.json", &["--times", "5"]);
+    assert_eq!((answers.len(), repeats(&answers)), (5, 4), "{answers:?}");
+    let truth = sink.wait_until(|truth| truth.settled >= 2).await;
+    assert_eq!((truth.requests, truth.resources), (2, 1), "one grant, sent twice: {truth:?}");
+}

@@ -5,6 +5,7 @@
 mod access;
 mod change;
 mod clock;
+mod connectors;
 mod documentation;
 mod examples;
 mod forms;

@@ -6,6 +6,7 @@ use sluice_domain::action::{Action, Parameter, ParameterType};
 use super::keys::RUNTIME;
 use super::reference;
 use super::value_type::{duration, one_or_list, scalar};
+use crate::config::catalogue::known_actions;
 use crate::config::parameters::{DECIDED_BEFORE, INNER_KEYS};
 
 /// Schema of the parameters of an action.
@@ -78,8 +79,7 @@ pub(super) fn with_by_action() -> Vec<Value> {
     let with = |action: Action| json!({ "properties": { "with": { "$ref": format!("#/definitions/with-{}", action.name()) } } });
     let runs =
         |key: &str, action: Action| json!({ "required": [key], "properties": { key: { "const": action.name() } } });
-    let mut rules: Vec<Value> = Action::ALL
-        .into_iter()
+    let mut rules: Vec<Value> = known_actions()
         .map(|action| json!({ "if": { "anyOf": [runs("run", action), runs("uses", action)] }, "then": with(action) }))
         .collect();
     let runtime = json!({ "required": ["uses"], "properties": { "uses": { "pattern": RUNTIME } } });

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 use sluice_domain::action::Action;
 use sluice_domain::verify::Scheme;
 
-use super::reference;
 use super::value_type::{one_or_list, scalar, schema};
+use super::{OWN_NAME, reference};
+use crate::config::catalogue::known_actions;
 use crate::config::table::ValueType;
 
 /// A runtime of a script: `node:20`, `python:3`, `bash`.
@@ -17,6 +18,7 @@ pub(super) fn of(section: &str, key: &str) -> Option<Value> {
         ("any document", "queues") => named("a queue"),
         ("any document", "destinations") => named("a destination"),
         ("any document", "policies") => named("a policy"),
+        ("a destination", "type") => json!({ "type": "string" }),
         ("a flow", "triggers") => one_or_list(json!({ "$ref": reference("a trigger") })),
         ("a flow", "steps") => list("a step of a flow"),
         ("a worker", "run" | "steps") => list("a step"),
@@ -34,11 +36,29 @@ pub(super) fn of(section: &str, key: &str) -> Option<Value> {
         ("a key", "first_of") => json!({ "type": "array", "minItems": 1, "items": key_from() }),
         ("a key", "fields") => one_or_list(scalar()),
         ("a time of signing", "body") | ("a key", "at") => scalar(),
-        ("a step", "run") => json!({ "enum": actions(|_| true) }),
+        ("a step", "run") => run(actions(|_| true)),
         ("a step", "uses") => uses(actions(|_| true)),
-        ("an undo", "run") => json!({ "enum": actions(is_external) }),
+        ("an undo", "run") => run(actions(is_external)),
         ("an undo", "uses") => uses(actions(is_external)),
         ("a step" | "an undo", "with") => json!({ "type": "object" }),
+        ("a connector", "destination") => map_of("a key of a connector"),
+        ("a connector", "actions") => map_of("an action of a connector"),
+        ("an action of a connector", "any_of") | ("a key of a connector" | "a parameter of a connector", "values") => {
+            one_or_list(scalar())
+        }
+        ("a request of a connector", "json")
+        | ("an expected request" | "a recorded answer", "body")
+        | ("a recorded answer", "result") => json!({}),
+        ("an action of a connector", "parameters") => map_of("a parameter of a connector"),
+        ("a connector" | "a request of a connector", "headers")
+        | ("a request of a connector", "query" | "form")
+        | ("an oauth token", "form")
+        | ("an action of a connector" | "a read-back rule", "result")
+        | ("recorded answers", "destination")
+        | ("a recorded case", "with")
+        | ("a recorded answer", "headers")
+        | ("an expected request", "headers") => json!({ "type": "object" }),
+        ("a failure rule" | "a success rule", "status") | ("a failure rule", "code") => one_or_list(scalar()),
         ("a step" | "an undo", "env") => json!({ "type": ["object", "string"] }),
         _ => return None,
     })
@@ -49,16 +69,26 @@ fn is_external(action: Action) -> bool {
 }
 
 fn actions(selected: impl Fn(Action) -> bool) -> Vec<&'static str> {
-    Action::ALL.into_iter().filter(|action| selected(*action)).map(Action::name).collect()
+    known_actions().filter(|action| selected(*action)).map(Action::name).collect()
+}
+
+/// The name of an action, also of one that the configuration declares.
+fn run(names: Vec<&str>) -> Value {
+    json!({ "anyOf": [{ "enum": names }, { "type": "string", "pattern": OWN_NAME }] })
 }
 
 fn uses(names: Vec<&str>) -> Value {
-    json!({ "anyOf": [{ "enum": names }, { "type": "string", "pattern": RUNTIME }] })
+    json!({ "anyOf": [{ "enum": names }, { "type": "string", "pattern": OWN_NAME }, { "type": "string", "pattern": RUNTIME }] })
 }
 
 /// A list of such maps, with at least one item.
 fn list(title: &str) -> Value {
     json!({ "type": "array", "minItems": 1, "items": { "$ref": reference(title) } })
+}
+
+/// A map of names to such maps.
+fn map_of(title: &str) -> Value {
+    json!({ "type": "object", "additionalProperties": { "$ref": reference(title) } })
 }
 
 /// The name of a queue, or a map.

@@ -6,9 +6,11 @@ mod keys;
 mod value_type;
 
 use serde_json::{Map, Value, json};
-use sluice_domain::action::Action;
 use sluice_domain::destination::DestinationKind;
 
+use super::catalogue::{known_actions, shipped};
+use super::connector_destination;
+use super::destination::DESTINATION;
 use super::document::{DOCUMENT, FILE};
 use super::parse;
 use super::read::{Files, is_document};
@@ -17,13 +19,18 @@ use super::rule::Holds;
 use super::table::{Absent, KeySpec, SectionSpec};
 
 /// The key that decides the kind of a document, in the order of evaluation.
-const KINDS: [(&str, &str); 5] = [
+const KINDS: [(&str, &str); 7] = [
     ("triggers", "a flow"),
     ("consumes", "a worker"),
     ("on", "a worker"),
     ("schedule", "a worker"),
+    ("connector", "a connector"),
+    ("answers", "recorded answers"),
     ("retry", "a policy document"),
 ];
+
+/// Names of the connectors and actions that a configuration declares itself.
+const OWN_NAME: &str = "^x-";
 
 /// Resources whose name may be their key in a map.
 const NAMED: [&str; 3] = ["a queue", "a destination", "a policy"];
@@ -43,8 +50,12 @@ pub fn editor_schema() -> Value {
     for kind in DestinationKind::NAMES {
         definitions.insert(format!("destination-{kind}"), destination(kind));
     }
+    for connector in shipped() {
+        let sections = [&DESTINATION, connector_destination::table(connector)];
+        definitions.insert(format!("destination-{}", connector.definition.name), object(&sections));
+    }
     definitions.insert(slug("a destination"), any_destination());
-    for action in Action::ALL {
+    for action in known_actions() {
         definitions.insert(format!("with-{}", action.name()), action::with(action));
     }
     definitions.insert("time-zone".into(), value_type::time_zone());
@@ -142,6 +153,8 @@ fn one_needed(sections: &[&SectionSpec]) -> Vec<Value> {
 
 /// A destination; its type selects the schema.
 fn any_destination() -> Value {
+    let declared = shipped().iter().map(|connector| connector.definition.name.as_str());
+    let names: Vec<&str> = DestinationKind::NAMES.into_iter().chain(declared).collect();
     let by_type = |kind: &&str| {
         let of_type = json!({ "properties": { "type": { "const": kind } } });
         json!({ "if": of_type, "then": { "$ref": format!("#/definitions/destination-{kind}") } })
@@ -149,8 +162,8 @@ fn any_destination() -> Value {
     json!({
         "type": "object",
         "required": ["type"],
-        "properties": { "type": { "enum": DestinationKind::NAMES } },
-        "allOf": DestinationKind::NAMES.iter().map(by_type).collect::<Vec<_>>(),
+        "properties": { "type": { "anyOf": [{ "enum": names }, { "type": "string", "pattern": OWN_NAME }] } },
+        "allOf": names.iter().map(by_type).collect::<Vec<_>>(),
     })
 }
 
@@ -164,6 +177,7 @@ fn destination(kind: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use sluice_domain::action::Action;
     use sluice_domain::schema::Schema;
 
     use super::*;

@@ -1,0 +1,308 @@
+//! Runs the recorded answers of a connector: compares the request of each call and what each answer means. Nothing is sent.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sluice_connectors::{Call, Connectors, OutboundSettings, Preview, RecordedAnswer};
+use sluice_domain::connector::RegisteredConnector;
+use sluice_domain::destination::{Destination, DestinationKind, GateSettings};
+use sluice_domain::outcome::{Outcome, Readback};
+use sluice_domain::time::Time;
+use sluice_domain::unit::format_duration;
+
+use crate::config::{AnswerCase, ConnectorTests, ExpectedAnswer, ExpectedRequest};
+
+/// Effect key of every case.
+const EFFECT_KEY: &str = "0123456789abcdef0123456789abcdef";
+/// Time of every case, for dates in answers: 2026-01-01T00:00:00Z.
+const NOW: Time = Time(1_767_225_600_000);
+const DESTINATION: &str = "recorded";
+
+/// Result of one connector's recorded answers.
+#[derive(Debug, Default)]
+pub struct AnswerReport {
+    pub cases: usize,
+    pub answers: usize,
+    /// What differs, each with the case it is in.
+    pub problems: Vec<String>,
+}
+
+/// Runs every case.
+pub fn run(tests: &ConnectorTests) -> AnswerReport {
+    let mut report = AnswerReport { cases: tests.cases.len(), ..AnswerReport::default() };
+    let destination = Destination {
+        name: DESTINATION.to_owned(),
+        kind: DestinationKind::Declared(tests.destination.clone()),
+        timeout: Duration::from_secs(30),
+        straggler_horizon: None,
+        gate: GateSettings::default(),
+    };
+    let connectors = match Connectors::new([&destination], &OutboundSettings::default()) {
+        Ok(connectors) => connectors,
+        Err(problem) => {
+            report.problems.push(problem.to_string());
+            return report;
+        }
+    };
+    let mut covered = BTreeSet::new();
+    for case in &tests.cases {
+        run_case(&connectors, case, &mut covered, &mut report);
+    }
+    for (index, rule) in tests.connector.definition.failures.iter().enumerate() {
+        if !covered.contains(&index) {
+            let advice = &rule.advice;
+            report.problems.push(format!("failure rule {} (`{advice}`) decides no recorded answer", index + 1));
+        }
+    }
+    for action in tests.connector.actions() {
+        let name = action.spec().name;
+        if !tests.cases.iter().any(|case| case.action.name() == name && case.request.is_some()) {
+            report.problems.push(format!("the action {name} has no case with its request"));
+        }
+    }
+    report
+}
+
+fn run_case(connectors: &Connectors, case: &AnswerCase, covered: &mut BTreeSet<usize>, report: &mut AnswerReport) {
+    let call = Call {
+        action: case.action,
+        destination: DESTINATION,
+        with: &case.with,
+        effect_key: EFFECT_KEY,
+        message_key: None,
+        attempt: 1,
+        traceparent: None,
+        timeout: Duration::from_secs(30),
+        now: NOW,
+    };
+    let mut problem = |what: String| report.problems.push(format!("{}: {what}", case.name));
+    for (expected, preview) in [
+        (&case.request, case.request.as_ref().map(|_| connectors.preview(&call))),
+        (&case.read_back, case.read_back.as_ref().map(|_| connectors.preview_read_back(&call))),
+    ] {
+        match (expected, preview) {
+            (Some(expected), Some(Ok(found))) => differences(expected, &found).into_iter().for_each(&mut problem),
+            (Some(_), Some(Err(failure))) => problem(format!("the request cannot be built: {}", failure.message)),
+            _ => {}
+        }
+    }
+    for answer in &case.answers {
+        match connectors.judge(&call, &recorded(answer)) {
+            Ok((rule, outcome)) => {
+                covered.extend(rule);
+                compare_outcome(answer, &outcome).into_iter().for_each(&mut problem);
+            }
+            Err(failure) => problem(failure.message),
+        }
+    }
+    for answer in &case.read_back_answers {
+        match connectors.judge_read_back(&call, &recorded(answer)) {
+            Ok(found) => compare_read_back(answer, &found).into_iter().for_each(&mut problem),
+            Err(failure) => problem(failure.message),
+        }
+    }
+    report.answers += case.answers.len() + case.read_back_answers.len();
+}
+
+/// A request that a connector makes, and the recorded answer to it, for a simulator.
+#[derive(Clone, Debug)]
+pub struct RecordedRoute {
+    pub method: String,
+    /// Path of the URL; `*` stands for a value.
+    pub path: String,
+    pub answer: ExpectedAnswer,
+    /// Answer of a read-back before the effect exists.
+    pub absent: Option<ExpectedAnswer>,
+}
+
+/// Requests of every action with its first successful answer, its read-back and the token request.
+pub fn routes(tests: &ConnectorTests) -> Vec<RecordedRoute> {
+    let document: Value = serde_json::from_str(&tests.connector.definition.source).unwrap_or_default();
+    let base = base_path(tests.connector);
+    let mut routes = vec![];
+    if let Some(token_url) = document["auth"]["oauth"]["token_url"].as_str() {
+        let body = json!({ "access_token": "simulated-token", "token_type": "Bearer", "expires_in": 3600 });
+        routes.push(route("POST", path_pattern(token_url), simple_answer(200, body)));
+    }
+    for action in tests.connector.actions() {
+        let name = action.spec().name;
+        let own = || tests.cases.iter().filter(|case| case.action.name() == name);
+        let find =
+            |outcome: &str| own().flat_map(|case| &case.answers).find(|answer| answer.outcome == outcome).cloned();
+        let request = &document["actions"][name]["request"];
+        if let Some(done) = find("done") {
+            routes.push(route(method(request, "POST"), request_path(&base, request), done));
+        }
+        let find = |outcome: &str| {
+            own().flat_map(|case| &case.read_back_answers).find(|answer| answer.outcome == outcome).cloned()
+        };
+        let request = &document["actions"][name]["read_back"]["request"];
+        if let Some(present) = find("present") {
+            let found = route(method(request, "POST"), request_path(&base, request), present);
+            routes.push(RecordedRoute { absent: find("absent"), ..found });
+        }
+    }
+    routes
+}
+
+/// Path of the address of a connector's API, with `*` for values; empty if the requests have whole URLs.
+pub fn base_path(connector: &RegisteredConnector) -> String {
+    let document: Value = serde_json::from_str(&connector.definition.source).unwrap_or_default();
+    document["base_url"].as_str().map(path_pattern).unwrap_or_default()
+}
+
+fn route(method: &str, path: String, answer: ExpectedAnswer) -> RecordedRoute {
+    RecordedRoute { method: method.to_owned(), path, answer, absent: None }
+}
+
+fn simple_answer(status: u16, body: Value) -> ExpectedAnswer {
+    ExpectedAnswer {
+        status,
+        headers: vec![],
+        body,
+        outcome: "done",
+        class: None,
+        code: None,
+        after: None,
+        result: None,
+        line: 0,
+    }
+}
+
+fn method<'a>(request: &'a Value, usual: &'a str) -> &'a str {
+    request["method"].as_str().unwrap_or(usual)
+}
+
+fn request_path(base: &str, request: &Value) -> String {
+    let url = with_stars(request["url"].as_str().unwrap_or_default());
+    match url.starts_with('/') {
+        true => format!("{}{url}", base.trim_end_matches('/')),
+        false => url,
+    }
+}
+
+/// The path of a URL template, with `*` for every value.
+fn path_pattern(template: &str) -> String {
+    let url = with_stars(template);
+    let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+    rest.find('/').map_or_else(String::new, |at| rest[at..].to_owned())
+}
+
+fn with_stars(template: &str) -> String {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        text.push_str(before);
+        text.push('*');
+        rest = after.split_once("}}").map_or("", |(_, rest)| rest);
+    }
+    text.push_str(rest);
+    text
+}
+
+fn recorded(answer: &ExpectedAnswer) -> RecordedAnswer {
+    RecordedAnswer { status: answer.status, headers: answer.headers.clone(), body: answer.body.clone() }
+}
+
+fn differences(expected: &ExpectedRequest, found: &Preview) -> Vec<String> {
+    let mut differences = vec![];
+    if (expected.method, expected.url.as_str()) != (found.method.as_str(), found.url.as_str()) {
+        differences
+            .push(format!("expected {} {}, found {} {}", expected.method, expected.url, found.method, found.url));
+    }
+    for (name, value) in &expected.headers {
+        let sent = found.headers.iter().find(|(sent, _)| sent == name).map(|(_, value)| value.as_str());
+        if sent != Some(value) {
+            differences.push(format!("expected the header {name}: {value}, found {}", sent.unwrap_or("none")));
+        }
+    }
+    if expected.body != found.body {
+        differences.push(format!("expected the body {}, found {}", expected.body, found.body));
+    }
+    differences
+}
+
+fn compare_outcome(answer: &ExpectedAnswer, outcome: &Outcome) -> Vec<String> {
+    let mut differences = vec![];
+    let mut differ = |what: &str, expected: String, found: String| {
+        if expected != found {
+            let line = answer.line;
+            differences.push(format!("line {line}: expected the {what} {expected}, found {found}"));
+        }
+    };
+    differ("outcome", answer.outcome.to_owned(), outcome.as_str().to_owned());
+    let failure = outcome.failure();
+    if let Some(class) = answer.class {
+        let found = failure.map_or("none", |failure| failure.class.as_str());
+        differ("class", class.as_str().to_owned(), found.to_owned());
+    }
+    if let Some(code) = &answer.code {
+        differ("code", code.clone(), failure.map_or_else(|| "none".to_owned(), |failure| failure.code.clone()));
+    }
+    if let Some(after) = answer.after {
+        let found = match outcome {
+            Outcome::Retry { after, .. } | Outcome::Wait { after, .. } => *after,
+            _ => None,
+        };
+        differ("wait", format_duration(after), found.map_or_else(|| "none".to_owned(), format_duration));
+    }
+    if let (Some(result), Outcome::Done { result: found }) = (&answer.result, outcome) {
+        differ("result", result.to_string(), found.to_string());
+    }
+    differences
+}
+
+fn compare_read_back(answer: &ExpectedAnswer, found: &Readback) -> Vec<String> {
+    let (word, result) = match found {
+        Readback::Present(result) => ("present", Some(result)),
+        Readback::Absent => ("absent", None),
+        Readback::Unreadable(_) => ("unreadable", None),
+    };
+    let mut differences = vec![];
+    if word != answer.outcome {
+        differences.push(format!("line {}: expected {}, found {word}", answer.line, answer.outcome));
+    }
+    if let (Some(expected), Some(found)) = (&answer.result, result)
+        && expected != found
+    {
+        differences.push(format!("line {}: expected the result {expected}, found {found}", answer.line));
+    }
+    differences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{shipped, shipped_tests};
+
+    #[test]
+    fn every_action_of_every_shipped_connector_has_a_route() {
+        let (tests, _) = shipped_tests();
+        let found: Vec<RecordedRoute> = tests.iter().flat_map(routes).collect();
+        for tests in &tests {
+            let count = tests.connector.actions().count();
+            assert!(routes(tests).len() >= count, "{}: {:?}", tests.connector.definition.name, routes(tests));
+        }
+        let has = |method: &str, path: &str| found.iter().any(|route| route.method == method && route.path == path);
+        assert!(has("POST", "/v1/track"));
+        assert!(has("GET", "/2010-04-01/Accounts/*/Messages.json"));
+        assert!(has("PATCH", "/api/data/v9.2/*(*='*')"));
+        assert!(has("POST", "/*/oauth2/v2.0/token"), "the token endpoint of Dataverse");
+    }
+
+    #[test]
+    fn recorded_answers_of_every_shipped_connector_hold_and_cover_every_rule() {
+        let (tests, problems) = shipped_tests();
+        assert!(problems.is_empty(), "{problems:#?}");
+        assert_eq!(tests.len(), shipped().len());
+        let failed: Vec<String> = tests
+            .iter()
+            .flat_map(|tests| {
+                let name = &tests.connector.definition.name;
+                run(tests).problems.into_iter().map(move |problem| format!("{name}: {problem}"))
+            })
+            .collect();
+        assert!(failed.is_empty(), "{}", failed.join("\n"));
+    }
+}
