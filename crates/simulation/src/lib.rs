@@ -24,6 +24,8 @@ mod run;
 mod scheduling;
 mod senders;
 mod shadow_ledger;
+#[cfg(test)]
+mod starvation;
 mod trace;
 mod world;
 mod writer;

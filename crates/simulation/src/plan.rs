@@ -46,12 +46,12 @@ pub(super) const DEAD_LETTER_QUEUE: &str = "dead";
 pub(super) const SWEEP: usize = 4;
 pub(super) const CONSENT_PURPOSE: &str = "news";
 
-const CRM: usize = 0;
-const PAY: usize = 1;
+pub(super) const CRM: usize = 0;
+pub(super) const PAY: usize = 1;
 const TICKETS: usize = 2;
-const MAIL: usize = 3;
+pub(super) const MAIL: usize = 3;
 const CHAT: usize = 4;
-const WAREHOUSE: usize = 5;
+pub(super) const WAREHOUSE: usize = 5;
 
 const DESTINATION_NAMES: [&str; DESTINATIONS] = ["crm", "pay", "tickets", "mail", "chat", "warehouse"];
 pub(super) const WORKER_NAMES: [&str; WORKERS] = ["contacts", "billing", "notify", "preferences", "sweep"];

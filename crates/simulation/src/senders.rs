@@ -53,6 +53,12 @@ impl Senders {
         Senders { webhooks: Vec::new(), gap_ms: 40 + random.below(1_500), sources, flow: Arc::from(FLOW), drafts }
     }
 
+    /// Mean gap between two events.
+    #[cfg(test)]
+    pub fn set_gap(&mut self, gap_ms: u64) {
+        self.gap_ms = gap_ms;
+    }
+
     /// How many different events there are so far.
     pub fn made(&self) -> u32 {
         self.webhooks.len() as u32

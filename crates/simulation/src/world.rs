@@ -299,12 +299,7 @@ impl Simulation {
 
     /// From the first event to the end of everything.
     pub fn play(&mut self) {
-        self.boot();
-        self.plan_in(0, SimEvent::Arrive);
-        self.plan_in(1_000, SimEvent::Disturb);
-        self.plan_in(2_000, SimEvent::Operator);
-        self.plan_in(600_000, SimEvent::Upkeep);
-        self.plan_in(20_000, SimEvent::Stragglers);
+        self.begin();
         self.until_nothing_is_left();
         for _ in 0..2 {
             if self.checker.broken.is_none() {
@@ -317,6 +312,38 @@ impl Simulation {
         if self.checker.broken.is_none() {
             self.final_checks();
         }
+    }
+
+    /// The process starts, and what happens by itself begins.
+    pub fn begin(&mut self) {
+        self.boot();
+        self.plan_in(0, SimEvent::Arrive);
+        self.plan_in(1_000, SimEvent::Disturb);
+        self.plan_in(2_000, SimEvent::Operator);
+        self.plan_in(600_000, SimEvent::Upkeep);
+        self.plan_in(20_000, SimEvent::Stragglers);
+    }
+
+    /// Lets time pass until then. Faults and causes stay as they are.
+    #[cfg(test)]
+    pub fn play_until(&mut self, until: i64) {
+        while self.agenda.peek().is_some_and(|Reverse((at, ..))| *at <= until) && self.checker.broken.is_none() {
+            let Some(Reverse((at, _, what))) = self.agenda.pop() else { return };
+            self.now = at;
+            self.observe_clocks();
+            if what != SimEvent::Heal {
+                self.perform(what);
+            }
+        }
+        self.now = until;
+        self.observe_clocks();
+    }
+
+    /// The world begins this much later, before anything has happened.
+    #[cfg(test)]
+    pub fn start_later(&mut self, ms: i64) {
+        (self.now, self.booted_at) = (self.now + ms, self.booted_at + ms);
+        self.last_ledger_time = Time(self.now);
     }
 
     fn until_nothing_is_left(&mut self) {

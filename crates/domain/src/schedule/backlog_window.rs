@@ -4,12 +4,14 @@
 //! in the ledger for a known reason: its lane is full, or an older job of its lane is deferred. Retrying and waiting jobs are
 //! loaded by their due time.
 
+use std::time::Duration;
+
 use crate::hash::{Map, Set};
 use crate::job::JobId;
 use crate::mutant::Mutant;
 use crate::time::Time;
 
-use super::LaneId;
+use super::{HORIZON, LaneId};
 
 /// Jobs in memory.
 pub const JOBS_MAX: usize = 16_384;
@@ -68,6 +70,8 @@ pub(super) struct BacklogWindow {
     pub jobs: usize,
     /// Jobs in memory that the ledger has as retrying or waiting.
     pub timed: usize,
+    /// Jobs at the heads of their lanes that are not due yet.
+    pub waiting: usize,
     pub cursor: JobId,
     /// The highest cursor so far: jobs up to here were in memory or loads have passed over them.
     pub seen_until: JobId,
@@ -80,6 +84,8 @@ pub(super) struct BacklogWindow {
     pub load: Option<LoadUnderWay>,
     /// Jobs that are due by this time are not deferred. It changes only while no load is under way.
     pub due_by: Time,
+    /// How far ahead of their time jobs are in memory: zero while jobs that could run have no room.
+    horizon: Duration,
     /// No load before this time: the last one failed.
     pub retry_at: Time,
     pub scan: InterruptedScan,
@@ -108,6 +114,7 @@ impl BacklogWindow {
         BacklogWindow {
             jobs: 0,
             timed: 0,
+            waiting: 0,
             cursor: JobId(0),
             seen_until: JobId(0),
             has_more: true,
@@ -115,6 +122,7 @@ impl BacklogWindow {
             next_due: Some(Time(i64::MIN)),
             load: None,
             due_by: Time(i64::MIN),
+            horizon: HORIZON,
             retry_at: Time(i64::MIN),
             scan: InterruptedScan::From(JobId(0)),
             incoming: 0,
@@ -281,20 +289,29 @@ impl BacklogWindow {
     }
 
     /// Extends the time up to which jobs are loaded, if no job becomes due in between: nothing has to be read for that.
-    pub fn extend_due_by(&mut self, until: Time) {
+    pub fn extend_due_by(&mut self, now: Time) {
+        let until = now + self.horizon;
         if self.load.is_none() && self.next_due.is_none_or(|due| due > until) {
             self.due_by = self.due_by.max(until);
         }
     }
 
-    /// Deferred jobs are due: all that are due by `until` are loaded at once.
-    pub fn advance_due_by(&mut self, now: Time, until: Time) {
+    /// Deferred jobs are due: all that are due within the horizon are loaded at once.
+    pub fn advance_due_by(&mut self, now: Time) {
+        if !self.has_more {
+            self.horizon = HORIZON;
+        }
         if self.next_due.is_some_and(|due| due <= now) && !self.more_due {
             self.more_due = true;
-            self.due_by = until;
+            self.due_by = now + self.horizon;
         } else {
-            self.extend_due_by(until);
+            self.extend_due_by(now);
         }
+    }
+
+    /// Jobs that are not due at `now` leave memory, and none is loaded before it is due. Only while no load is under way.
+    pub fn shorten_horizon(&mut self, now: Time) {
+        (self.horizon, self.due_by) = (Duration::ZERO, now);
     }
 
     /// Whether there is something to load.

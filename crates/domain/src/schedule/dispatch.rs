@@ -65,10 +65,10 @@ impl Scheduler {
 
     /// Whether the worker is paused, or all its slots for the destination are taken.
     fn has_no_slot(&self, backlog: u32) -> bool {
+        let is_paused = self.is_worker_paused(backlog);
         let backlog = &self.backlogs[backlog as usize];
         let worker = &self.workers[backlog.worker as usize];
-        let paused = worker.paused && !Mutant::WorkerPauseIgnored.is_on();
-        paused || backlog.in_flight >= worker.concurrency && !Mutant::WorkerConcurrencyIgnored.is_on()
+        is_paused || backlog.in_flight >= worker.concurrency && !Mutant::WorkerConcurrencyIgnored.is_on()
     }
 
     fn admit(&mut self, now: Time, backlog: u32) -> Admission {

@@ -21,11 +21,17 @@ pub(super) enum Load {
 impl Scheduler {
     /// When a backlog that cannot run now can run again, [`Time::NEVER`] if an operator decides; `None` if it can run.
     pub(super) fn closed_until(&self, now: Time, backlog: u32) -> Option<Time> {
-        let backlog = &self.backlogs[backlog as usize];
-        if self.workers[backlog.worker as usize].paused && !Mutant::WorkerPauseIgnored.is_on() {
+        if self.is_worker_paused(backlog) {
             return Some(Time::NEVER);
         }
+        let backlog = &self.backlogs[backlog as usize];
         self.destinations[backlog.destination as usize].gate.as_ref()?.closed_until(now, HORIZON)
+    }
+
+    /// Jobs of a paused worker must not hold lanes that other workers share: they stay in the ledger.
+    pub(super) fn is_worker_paused(&self, backlog: u32) -> bool {
+        let worker = self.backlogs[backlog as usize].worker;
+        self.workers[worker as usize].paused && !Mutant::WorkerPauseIgnored.is_on()
     }
 
     /// Whether no further job of the lane fits into memory: one noisy entity gets a part of the share of its backlog.
@@ -94,6 +100,8 @@ impl Scheduler {
         let Some(load) = self.load_answered(backlog) else { return };
         match load.kind {
             LoadKind::Interrupted => self.take_interrupted(now, backlog, &page),
+            // It was paused meanwhile: its jobs stay in the ledger, and are loaded again.
+            LoadKind::Window if self.is_worker_paused(backlog) => {}
             LoadKind::Window => {
                 self.take_page(now, backlog, &page, load.room);
                 self.note_load(backlog, query.due_by);
@@ -142,11 +150,14 @@ impl Scheduler {
         }
     }
 
-    /// A load may have passed over jobs behind an unsettled one, which the ledger had as deferred already.
+    /// A load may have passed over jobs behind an unsettled one of the worker, which the ledger had as deferred already, perhaps in
+    /// another backlog than memory.
     fn note_load(&mut self, backlog: u32, due_by: Time) {
+        let worker = self.backlogs[backlog as usize].worker;
         for id in &self.unsettled {
-            if let Some(job) = self.jobs.get_mut(id).filter(|job| job.backlog == backlog) {
-                job.loaded_by.get_or_insert(due_by);
+            let job = self.jobs.get_mut(id);
+            if let Some(job) = job.filter(|job| self.backlogs[job.backlog as usize].worker == worker) {
+                job.loaded_by = Some(job.loaded_by.map_or(due_by, |earlier| earlier.min(due_by)));
             }
         }
     }
@@ -245,9 +256,12 @@ impl Scheduler {
             Some(until) => return Some(until).filter(|until| *until != Time::NEVER),
             None => {
                 let share = *share.get_or_insert_with(|| self.share(now));
+                if self.backlogs[backlog as usize].window.jobs > share / 2 {
+                    self.give_up_waiting(now, backlog);
+                }
                 let jobs = self.backlogs[backlog as usize].window.jobs;
                 if jobs <= share / 2 {
-                    self.window(backlog).advance_due_by(now, now + HORIZON);
+                    self.window(backlog).advance_due_by(now);
                     self.make_room(now, share, share - jobs);
                     self.start_load(backlog, LoadKind::Window, share - jobs);
                 }
@@ -255,6 +269,27 @@ impl Scheduler {
             }
         }
         None
+    }
+
+    /// Jobs that are not due leave memory if they keep out others that could use a free slot. They are loaded when they are due.
+    fn give_up_waiting(&mut self, now: Time, id: u32) {
+        let Backlog { worker, in_flight, window, .. } = &self.backlogs[id as usize];
+        let has_slot = *in_flight < self.workers[*worker as usize].concurrency;
+        if window.waiting == 0 || !has_slot || self.ready.contains_key(&id) {
+            return;
+        }
+        let is_waiting = |job: &ScheduledJob| {
+            job.backlog == id && job.due > now && job.phase.may_leave_memory() && job.recorded_in == id
+        };
+        let mut waiting: Vec<JobId> = self.jobs.iter().filter(|(_, job)| is_waiting(job)).map(|(id, _)| *id).collect();
+        waiting.sort_unstable();
+        self.window(id).shorten_horizon(now);
+        for job in waiting {
+            // An older one of the same lane may have taken it along.
+            if let Some(ScheduledJob { lane, due, .. }) = self.remove(job) {
+                self.defer(now, id, lane, (job, due));
+            }
+        }
     }
 
     fn start_load(&mut self, backlog: u32, kind: LoadKind, wanted: usize) {

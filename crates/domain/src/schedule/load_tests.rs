@@ -91,6 +91,17 @@ fn a_lane_filled_by_one_worker_is_loaded_again_for_the_other() {
 }
 
 #[test]
+fn a_load_that_ends_after_its_worker_was_paused_holds_no_lane_of_another() {
+    let mut manual = manual();
+    manual.requeued(4);
+    manual.step(Input::Pause(PauseTarget::Worker(name("w"))));
+    assert!(manual.answer("w", vec![job(4, 7)]).is_empty());
+    assert_eq!(manual.step(Input::Accepted(vec![of("v", job(5, 7))])), [5]);
+    manual.step(Input::Resume(PauseTarget::Worker(name("w"))));
+    assert_eq!(manual.asked(), [("w", 0)], "it is loaded again");
+}
+
+#[test]
 fn a_job_requeued_during_a_load_is_loaded_after_it() {
     let mut manual = manual();
     manual.requeued(5);

@@ -418,7 +418,6 @@ impl Scheduler {
             PauseTarget::Worker(name) => {
                 let worker = self.worker(name);
                 self.workers[worker as usize].paused = true;
-                // Its jobs must not hold lanes that other workers share.
                 for backlog in self.backlogs_of(worker) {
                     self.evict(now, backlog, usize::MAX);
                 }

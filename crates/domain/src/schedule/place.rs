@@ -79,6 +79,7 @@ impl Scheduler {
         let window = &mut self.backlogs[job.backlog as usize].window;
         window.jobs -= 1;
         window.timed -= usize::from(job.timed);
+        window.waiting -= usize::from(job.phase == JobPhase::Timed);
         window.job_left(id);
         if job.recorded_in != job.backlog {
             self.backlogs[job.recorded_in as usize].window.job_left(id);
@@ -108,6 +109,7 @@ impl Scheduler {
     fn demote(&mut self, id: JobId) {
         let Some(mut job) = self.jobs.remove(&id) else { return };
         self.forget_ready(id, &job);
+        self.window(job.backlog).waiting -= usize::from(job.phase == JobPhase::Timed);
         job.phase = JobPhase::InLane;
         self.jobs.insert(id, job);
     }
@@ -122,6 +124,8 @@ impl Scheduler {
     /// The head of a lane waits for its time, or for a slot.
     pub(super) fn promote(&mut self, now: Time, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
+        let window = &mut self.backlogs[job.backlog as usize].window;
+        window.waiting -= usize::from(job.phase == JobPhase::Timed);
         if job.interrupted {
             job.phase = JobPhase::Interrupted;
             self.interrupted.push_back(id);
@@ -132,6 +136,7 @@ impl Scheduler {
             self.ready.entry(job.backlog).or_default().insert((job.turn, id));
         } else {
             job.phase = JobPhase::Timed;
+            window.waiting += 1;
             if Mutant::TimerLost.is_on() && id.0 % 16 == 0 {
                 return;
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::load::Load;
 use super::place::{LanePlace, Route};
-use super::{AfterRun, HORIZON, JobPhase, LaneId, PendingJob, RETRY_DELAY, ScheduledJob, Scheduler, SchedulerAction};
+use super::{AfterRun, JobPhase, LaneId, PendingJob, RETRY_DELAY, ScheduledJob, Scheduler, SchedulerAction};
 use crate::job::JobId;
 use crate::mutant::Mutant;
 use crate::settle::DestinationHealth;
@@ -111,15 +111,15 @@ impl Scheduler {
             return self.place(now, job.id, next, LanePlace::ById);
         }
         let window = self.window(backlog);
-        window.extend_due_by(now + HORIZON);
+        window.extend_due_by(now);
         if before.wait_ended || before.loaded_by.is_some_and(|due_by| job.due > due_by) {
             // A load may have taken it for deferred and passed over the jobs behind it.
             window.rewind(JobId(job.id.0 + 1));
         }
         let is_deferred = next.timed && next.due > window.due_by;
-        let is_back = backlog == before.backlog && lane == before.lane;
+        let is_back = backlog == before.backlog && lane == before.lane && !self.is_worker_paused(backlog);
         match route {
-            Route::Recorded if is_deferred => self.defer(backlog, lane, job.id, next.due),
+            Route::Recorded if is_deferred => self.defer(now, backlog, lane, (job.id, next.due)),
             Route::Recorded if is_back && Mutant::RetryGoesToTheBackOfTheLane.is_on() => {
                 self.place(now, job.id, next, LanePlace::Last);
             }
@@ -157,7 +157,7 @@ impl Scheduler {
     }
 
     /// A deferred job leaves memory with those of its backlog behind it in its lane: the ledger does not show them until it is due.
-    fn defer(&mut self, backlog: u32, lane: Option<LaneId>, id: JobId, due: Time) {
+    pub(super) fn defer(&mut self, now: Time, backlog: u32, lane: Option<LaneId>, (id, due): (JobId, Time)) {
         self.window(backlog).job_deferred(due);
         let Some(lane) = lane else { return };
         self.window(backlog).lane_blocked(lane, id);
@@ -170,6 +170,8 @@ impl Scheduler {
                 self.evict_job(behind, Load::WhenUnblocked);
             }
         }
+        // A job of another worker may be the first now.
+        self.promote_head(now, Some(lane));
     }
 
     /// Writes the route of a job that has no place in memory. Until then it stays in memory, in no lane.

@@ -141,8 +141,8 @@ fn approvals() {
     assert_deferred_jobs_starve_nobody("");
 }
 
-#[test]
-fn long_back_offs_at_the_same_destination() {
+/// Every second job is retried later, after this time and a little more.
+fn assert_back_offs_starve_nobody(delay_ms: i64) {
     let mut world = World::new(LIMITS, 4, (1..=2 * MANY).map(|id| job(id, id as u64)).collect());
     let mut healthy = 0;
     while let Some(id) = world.running.first().copied() {
@@ -150,12 +150,48 @@ fn long_back_offs_at_the_same_destination() {
             healthy += 1;
             world.done(id.0);
         } else {
-            let due = Time(60_000 + id.0 * 100);
+            let due = Time(delay_ms + id.0 * 10);
             world.live(DestinationHealth::Silent, PendingJob { due, ..job(id.0, id.0 as u64) });
         }
     }
     assert_eq!((healthy, world.now), (MANY, 0));
     assert_eq!(world.drain().len() as i64, MANY);
+    assert!(world.most_in_memory <= LIMITS.jobs);
+}
+
+#[test]
+fn long_back_offs_at_the_same_destination() {
+    assert_back_offs_starve_nobody(60_000);
+}
+
+/// They are due soon enough to stay in memory, if there is room.
+#[test]
+fn short_back_offs_at_the_same_destination() {
+    assert_back_offs_starve_nobody(10_000);
+}
+
+#[test]
+fn short_back_offs_of_one_lane_with_jobs_behind_them() {
+    let mut world = World::new(LIMITS, 4, (1..=2 * MANY).map(|id| job(id, (id % 8) as u64)).collect());
+    let mut retried = std::collections::BTreeSet::new();
+    let mut order = Vec::new();
+    while !world.ledger.live.is_empty() {
+        let Some(id) = world.running.first().copied() else {
+            world.tick();
+            continue;
+        };
+        if id.0 % 3 == 0 && retried.insert(id) {
+            let due = Time(world.now + 5_000);
+            world.live(DestinationHealth::Silent, PendingJob { due, ..job(id.0, (id.0 % 8) as u64) });
+        } else {
+            order.push(id.0);
+            world.done(id.0);
+        }
+    }
+    for lane in 0..8 {
+        let of_lane: Vec<i64> = order.iter().copied().filter(|id| id % 8 == lane).collect();
+        assert!(of_lane.is_sorted(), "{of_lane:?}");
+    }
     assert!(world.most_in_memory <= LIMITS.jobs);
 }
 

@@ -261,6 +261,28 @@ fn a_worker_that_is_paused_holds_no_lane_of_another() {
 }
 
 #[test]
+fn a_job_that_ends_after_its_worker_was_paused_holds_no_lane_of_another() {
+    let mut world = world(1);
+    world.accept(vec![job(1, 7), of("v", job(2, 7))]);
+    assert!(world.step(Input::Pause(PauseTarget::Worker(name("w")))).is_empty(), "the first still runs");
+    assert_eq!(world.live(DestinationHealth::Failing, PendingJob { due: Time(5), ..job(1, 7) }), [2]);
+    world.done(2);
+    world.step(Input::Resume(PauseTarget::Worker(name("w"))));
+    assert_eq!(world.drain(), [1]);
+}
+
+#[test]
+fn a_job_that_moves_and_is_deferred_promotes_the_job_of_another_worker_behind_it() {
+    let mut world = loaded_world(1);
+    assert_eq!(world.accept(vec![to("", job(15, 7))]), [15]);
+    assert_eq!(world.accept(vec![job(19, 9)]), [19], "the only slot of `w`");
+    assert!(world.accept(vec![job(20, 7)]).is_empty());
+    assert!(world.accept(vec![of("v", job(21, 7))]).is_empty(), "it waits behind the one before");
+    let later = Time(world.now + 3_600_000);
+    assert_eq!(world.live(DestinationHealth::Silent, PendingJob { due: later, ..job(15, 7) }), [21]);
+}
+
+#[test]
 fn a_requeued_job_is_found_in_a_backlog_that_was_unknown() {
     let mut world = world(8);
     world.ledger.live.insert(JobId(3), to("ads", job(3, 3)));
