@@ -68,6 +68,7 @@ impl Store {
             }
             changed.extend(requeued);
         }
+        changed.sort_unstable_by_key(|(job, _)| *job);
         changed
     }
 

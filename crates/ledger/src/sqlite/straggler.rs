@@ -88,6 +88,7 @@ impl Batch<'_, '_> {
         for (lane, straggler) in due {
             changed.extend(self.recheck_lane(&lane, straggler, recheck)?);
         }
+        changed.sort_unstable_by_key(|(job, _)| *job);
         Ok(changed)
     }
 
