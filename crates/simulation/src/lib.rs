@@ -6,6 +6,7 @@
 //! Never: reads a clock or draws a number that does not come from the seed.
 //! If the process dies here: nothing is lost; the same seed runs again.
 
+mod calls;
 mod campaign;
 mod checker;
 mod coverage;

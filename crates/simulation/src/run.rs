@@ -2,23 +2,22 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::mutant::Mutant;
-use sluice_domain::ops::{Begin, ChargeResult, DecideApproval};
-use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
+use sluice_domain::ops::{ChargeResult, DecideApproval};
 use sluice_domain::record::{AttemptKind, JobRecord};
 use sluice_domain::retry::Jitter;
 use sluice_domain::run::{
-    CallBatch, Command, DeadLetters, GroupCommand, GroupInput, GroupRun, Input, JobRun, LoadedJob, RECORD_AFTER,
-    Recording, Requeue, RunConfig, RunContext, RunResult, Settle, StepCall,
+    Command, DeadLetters, GroupCommand, GroupInput, GroupRun, Input, JobRun, LoadedJob, Requeue, RunConfig, RunContext,
+    RunResult, Settle,
 };
 use sluice_ledger::{NewEvent, Replay};
 
+use super::calls::SimCall;
 use super::coverage::Fault;
-use super::destinations::{Answer, Item, LAG_MS_MAX, Look};
+use super::destinations::Look;
 use super::gates::SimSlot;
 use super::invariants::Invariant;
 use super::node::{Waiter, slot_of};
@@ -35,9 +34,9 @@ pub(super) struct SimRun {
     pub group: u32,
     member: usize,
     /// The command that the run waits for, where the model has to remember it.
-    pending: Pending,
+    pub pending: Pending,
     /// What the destination answered to its call.
-    told: Option<&'static str>,
+    pub told: Option<&'static str>,
     /// How the run ended.
     pub result: Option<RunResult>,
     /// How long the destination asked every caller to wait.
@@ -48,7 +47,7 @@ pub(super) struct SimRun {
 }
 
 #[derive(Debug)]
-enum Pending {
+pub(super) enum Pending {
     Nothing,
     ReadBack(Look),
     Settle(Box<Settle>),
@@ -58,27 +57,16 @@ enum Pending {
 /// Runs of several jobs with one slot.
 #[derive(Debug)]
 pub(super) struct SimGroup {
-    run: GroupRun,
+    pub run: GroupRun,
     worker: Arc<str>,
     /// Members that wait for the others or for the answer to their call, by their place.
-    parked: Vec<Option<SimRun>>,
-    call: Option<SimCall>,
+    pub parked: Vec<Option<SimRun>>,
+    pub call: Option<SimCall>,
     /// Members whose end the scheduler does not know.
     pub left: usize,
     /// What the call says, from the members that have ended.
     pub asked_ms: Option<i64>,
     pub unauthorized: bool,
-}
-
-/// A request under way.
-#[derive(Debug)]
-struct SimCall {
-    members: Vec<usize>,
-    answers: Vec<Answer>,
-    outcomes: Vec<Outcome>,
-    recorded: Vec<bool>,
-    /// Intents that are recorded if the answer does not come soon.
-    begins: Vec<Box<Begin>>,
 }
 
 impl Simulation {
@@ -156,7 +144,7 @@ impl Simulation {
         self.drive(group, commands);
     }
 
-    fn group_mut(&mut self, group: u32) -> Option<&mut SimGroup> {
+    pub(super) fn group_mut(&mut self, group: u32) -> Option<&mut SimGroup> {
         self.node.as_mut()?.groups.get_mut(group as usize)?.as_mut()
     }
 
@@ -165,14 +153,14 @@ impl Simulation {
         Some(group.run.member(sim.member))
     }
 
-    fn step_group(&mut self, group: u32, input: GroupInput) -> Vec<GroupCommand> {
+    pub(super) fn step_group(&mut self, group: u32, input: GroupInput) -> Vec<GroupCommand> {
         let Some(worker) = self.group_mut(group).map(|group| group.worker.clone()) else { return vec![] };
         let context = self.run_context(&worker);
         self.group_mut(group).map_or_else(Vec::new, |group| group.run.step(context, input))
     }
 
     /// Performs commands until each has to wait for the writer, a destination or the end.
-    fn drive(&mut self, group: u32, commands: Vec<GroupCommand>) {
+    pub(super) fn drive(&mut self, group: u32, commands: Vec<GroupCommand>) {
         let epoch = self.epoch;
         let mut commands = VecDeque::from(commands);
         while let Some(command) = commands.pop_front() {
@@ -346,7 +334,7 @@ impl Simulation {
         self.node.as_mut().map_or(0, |node| node.keep_run(run))
     }
 
-    fn take_run(&mut self, slot: u32) -> Option<SimRun> {
+    pub(super) fn take_run(&mut self, slot: u32) -> Option<SimRun> {
         self.node.as_mut()?.take_run(slot)
     }
 
@@ -357,7 +345,7 @@ impl Simulation {
     }
 
     /// Continues a run with the answer to its command.
-    fn resume(&mut self, sim: SimRun, input: Input) {
+    pub(super) fn resume(&mut self, sim: SimRun, input: Input) {
         let (group, member) = (sim.group, sim.member);
         if let Some(group) = self.group_mut(group) {
             group.parked[member] = Some(sim);
@@ -441,179 +429,12 @@ impl Simulation {
     }
 
     /// The run is lost: the job is loaded again.
-    fn lose(&mut self, mut sim: SimRun) {
+    pub(super) fn lose(&mut self, mut sim: SimRun) {
         sim.result = Some(RunResult::Reload);
         let (group, member) = (sim.group, sim.member);
         self.plan_finished(sim);
         let commands = self.step_group(group, GroupInput::Lost(vec![member]));
         self.drive(group, commands);
-    }
-
-    /// Calls a destination for the members of a group.
-    fn call(&mut self, group: u32, members: Vec<usize>, batch: CallBatch) {
-        let CallBatch { calls, recording } = batch;
-        let Some(destination) = calls.first().and_then(|call| self.plan.facts(&call.label)).map(|to| to.destination)
-        else {
-            return;
-        };
-        let is_recorded = recording.iter().map(|recording| !matches!(recording, Recording::IfSlow(_))).collect();
-        let mut begins = vec![];
-        for recording in recording {
-            match recording {
-                Recording::Done => {}
-                Recording::Before(begin) => self.submit(SimOp::Begin(begin, vec![]), Waiter::Nobody),
-                Recording::IfSlow(begin) => begins.push(begin),
-            }
-        }
-        self.check_identities(&calls);
-        let may_land_late = calls.iter().all(|call| self.plan.facts(&call.label).is_some_and(|facts| facts.compares));
-        let sent = self.destinations.0[destination].call(self.now, may_land_late, &self.rates, &mut self.random);
-        let items = self.destinations.0[destination].items(sent, calls.len(), &self.rates, &mut self.random);
-        if let Some(fault) = sent.fault {
-            self.coverage.fault(fault);
-            self.trace.say(self.now, About::Job(calls[0].job), || fault.as_str().to_owned());
-        }
-        for ((call, member), item) in calls.iter().zip(&members).zip(&items.each) {
-            let n = self.group_mut(group).map_or(0, |group| group.run.member(*member).job().attempts_total);
-            self.call_one((call, n), *item, destination);
-        }
-        if let Some(fault) = items.fault {
-            self.coverage.fault(fault);
-        }
-        if let Some(ms) = sent.lands_after_ms {
-            calls.iter().for_each(|call| self.plan_landing(sent.after_ms + ms, call.job, &call.label));
-        }
-        let answers: Vec<Answer> = items.each.iter().map(|item| item.answer).collect();
-        let outcomes = self.outcomes(&calls, &answers, items.is_whole);
-        let (epoch, slow) = (self.epoch, sent.after_ms > RECORD_AFTER.as_millis() as i64);
-        let mut recorded: Vec<bool> = is_recorded;
-        if slow {
-            recorded.fill(true);
-        }
-        let record_later = slow && !begins.is_empty();
-        if let Some(group) = self.group_mut(group) {
-            group.call = Some(SimCall { members, answers, outcomes, recorded, begins });
-        }
-        if record_later {
-            self.plan_in(RECORD_AFTER.as_millis() as i64, SimEvent::RecordSlow { epoch, group });
-        }
-        self.plan_in(sent.after_ms, SimEvent::CallAnswered { epoch, group });
-        self.crashes_at(Fault::CrashAfterSend);
-    }
-
-    /// One call reaches the destination, alone or with others.
-    fn call_one(&mut self, (call, n): (&StepCall, u32), item: Item, destination: usize) {
-        let label = &call.label;
-        let Some(facts) = self.plan.facts(label).cloned() else { return };
-        self.look_at_call(call, n, label);
-        self.trace.note(self.now, "call", About::Job(call.job), u64::from(n) << 8);
-        if facts.class == EffectClass::Natural {
-            self.write_called(call.job, label);
-        }
-        if item.applied {
-            let shown = self.checker.job(call.job).effect(label).shown;
-            if self.destinations.0[destination].apply(facts.class, call.effect_key, shown) {
-                let visible_at = self.now + self.random.below(LAG_MS_MAX) as i64;
-                self.applied(call.job, label, visible_at);
-            }
-            self.record_written(call.job, label);
-        }
-    }
-
-    /// No two effects of one call have the same identity.
-    fn check_identities(&mut self, calls: &[StepCall]) {
-        let mut seen = std::collections::BTreeSet::new();
-        for call in calls.iter().filter(|_| calls.len() > 1) {
-            if !seen.insert(call.with["who"].to_string()) {
-                let detail = || format!("`{}` is written twice in one call", call.label);
-                self.checker.fail(self.now, Invariant::IdentitiesApart, About::Job(call.job), detail);
-            }
-        }
-    }
-
-    fn outcomes(&self, calls: &[StepCall], answers: &[Answer], is_whole: bool) -> Vec<Outcome> {
-        let of = |(call, answer): (&StepCall, &Answer)| {
-            let class = self.plan.facts(&call.label).map_or(EffectClass::Natural, |facts| facts.class);
-            outcome_of(*answer, class)
-        };
-        let mut each = calls.iter().zip(answers).map(of);
-        match is_whole {
-            true => each.next().map_or_else(Vec::new, |outcome| outcome.of_whole_batch(calls.len())),
-            false => each.collect(),
-        }
-    }
-
-    /// A call takes longer than its intents may stay unrecorded.
-    pub(super) fn record_slow(&mut self, group: u32) {
-        let call = self.group_mut(group).and_then(|group| group.call.as_mut());
-        for begin in call.map(|call| std::mem::take(&mut call.begins)).unwrap_or_default() {
-            self.submit(SimOp::Begin(begin, vec![]), Waiter::Nobody);
-        }
-    }
-
-    /// A request has been answered, or not in time.
-    pub(super) fn call_answered(&mut self, group: u32) {
-        if self.crashes_at(Fault::CrashAfterAnswer) {
-            return;
-        }
-        let Some(call) = self.group_mut(group).and_then(|group| group.call.take()) else { return };
-        let SimCall { members, answers, outcomes, recorded, .. } = call;
-        if answers.contains(&Answer::Panicked) {
-            for member in members {
-                if let Some(sim) = self.group_mut(group).and_then(|group| group.parked[member].take()) {
-                    self.lose(sim);
-                }
-            }
-            return;
-        }
-        for ((member, answer), outcome) in members.iter().zip(&answers).zip(&outcomes) {
-            let asked_ms = self.asked_ms(group, *member, *answer);
-            if let Some(sim) = self.group_mut(group).and_then(|group| group.parked[*member].as_mut()) {
-                sim.told = Some(outcome.as_str());
-                sim.unauthorized = *answer == Answer::Unauthorized;
-                sim.asked_ms = asked_ms;
-            }
-        }
-        let called = outcomes.into_iter().zip(recorded).collect();
-        let commands = self.step_group(group, GroupInput::Called(called));
-        self.drive(group, commands);
-    }
-
-    fn read_back(&mut self, mut sim: SimRun, call: &StepCall) {
-        let Some(facts) = self.plan.facts(&call.label).cloned() else { return };
-        let seen = self.checker.job(call.job).effect(&call.label);
-        let visible_at = match facts.class {
-            EffectClass::Natural => self.record_is_of(call.job, &call.label).then_some(self.now),
-            _ => (seen.shown > 0).then_some(seen.visible_at),
-        };
-        let destination = &self.destinations.0[facts.destination];
-        let (look, fault) = destination.look(self.now, visible_at, &self.rates, &mut self.random);
-        if let Some(fault) = fault {
-            self.happened(fault);
-            self.checker.job(call.job).effect(&call.label).denied |= fault == Fault::ReadLies;
-        }
-        sim.pending = Pending::ReadBack(look);
-        let (epoch, ms) = (self.epoch, 5 + self.some_ms(200));
-        let run = self.keep(sim);
-        self.plan_in(ms, SimEvent::Answered { epoch, run });
-    }
-
-    /// A read-back has ended.
-    pub(super) fn answered(&mut self, slot: u32) {
-        if self.crashes_at(Fault::CrashAfterAnswer) {
-            return;
-        }
-        let Some(mut sim) = self.take_run(slot) else { return };
-        if let Pending::ReadBack(look) = std::mem::replace(&mut sim.pending, Pending::Nothing) {
-            self.resume(sim, Input::ReadBack(readback_of(look)));
-        }
-    }
-
-    fn asked_ms(&mut self, group: u32, member: usize, answer: Answer) -> Option<i64> {
-        let Answer::Throttled(Some(seconds)) = answer else { return None };
-        let run = self.group_mut(group)?.run.member(member);
-        let policy = run.worker()?.retry_for(run.job().step);
-        Some(Duration::from_secs(u64::from(seconds)).min(policy.retry_after_cap).as_millis() as i64)
     }
 
     /// Dead letters of a queue, as `queue_pull` finds them.
@@ -627,36 +448,5 @@ impl Simulation {
     fn messages(&self, jobs: &[JobId]) -> Value {
         let known = jobs.iter().filter(|id| self.store.job(**id).is_some());
         json!({ "messages": known.map(|id| json!({ "job": id })).collect::<Vec<_>>() })
-    }
-}
-
-fn readback_of(look: Look) -> Readback {
-    match look {
-        Look::Present => Readback::Present(Value::Bool(true)),
-        Look::Absent => Readback::Absent,
-        Look::Unreadable => Readback::Unreadable(Failure::new(FailureClass::Retryable, "connect", "it cannot be read")),
-    }
-}
-
-fn outcome_of(answer: Answer, class: EffectClass) -> Outcome {
-    let failure = |class, code| Failure::new(class, code, "simulated");
-    let retry = |code| Outcome::Retry { failure: failure(FailureClass::Retryable, code), after: None };
-    let unsure = |code| Outcome::Unsure { failure: failure(FailureClass::Retryable, code) };
-    match answer {
-        Answer::Done => Outcome::Done { result: Value::Bool(true) },
-        Answer::Noop => Outcome::Noop { reason: "nothing to do".into() },
-        Answer::Refused => retry("connect"),
-        Answer::Away => retry("503"),
-        Answer::Throttled(seconds) => Outcome::Wait {
-            failure: failure(FailureClass::Retryable, "429"),
-            after: seconds.map(|seconds| Duration::from_secs(u64::from(seconds))),
-        },
-        Answer::ServerError if class == EffectClass::Natural => retry("500"),
-        Answer::ServerError => unsure("500"),
-        Answer::Cut => unsure("cut"),
-        Answer::TimedOut | Answer::Panicked => unsure("timeout"),
-        Answer::Conflict => Outcome::Retry { failure: failure(FailureClass::Conflict, "409"), after: None },
-        Answer::Rejected => Outcome::Reject { failure: failure(FailureClass::Permanent, "422") },
-        Answer::Unauthorized => Outcome::Reject { failure: failure(FailureClass::Auth, "401") },
     }
 }

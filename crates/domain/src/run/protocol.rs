@@ -306,7 +306,6 @@ pub enum Requeue {
 
 /// How a run ended.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a result is boxed wherever it is passed on")]
 pub enum RunResult {
     /// The job as it is now.
     Ended {

@@ -1,6 +1,8 @@
 //! The embedded driver: one SQLite file, one writer thread, a few readers.
 
 mod accept;
+mod access;
+mod alerts;
 mod approvals;
 mod attempt;
 mod backlog;

@@ -1,0 +1,228 @@
+//! Calls of a simulated node: what the destinations do with them, and what the runs are told.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use sluice_domain::ops::Begin;
+use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
+use sluice_domain::run::{CallBatch, GroupInput, Input, RECORD_AFTER, Recording, StepCall};
+
+use super::coverage::Fault;
+use super::destinations::{Answer, Item, LAG_MS_MAX, Look};
+use super::invariants::Invariant;
+use super::node::Waiter;
+use super::ops::SimOp;
+use super::run::{Pending, SimRun};
+use super::trace::About;
+use super::world::{SimEvent, Simulation};
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct SimCall {
+    members: Vec<usize>,
+    answers: Vec<Answer>,
+    outcomes: Vec<Outcome>,
+    recorded: Vec<bool>,
+    /// Intents that are recorded if the answer does not come soon.
+    begins: Vec<Box<Begin>>,
+}
+
+impl Simulation {
+    /// Calls a destination for the members of a group.
+    pub(super) fn call(&mut self, group: u32, members: Vec<usize>, batch: CallBatch) {
+        let CallBatch { calls, recording } = batch;
+        let Some(destination) = calls.first().and_then(|call| self.plan.facts(&call.label)).map(|to| to.destination)
+        else {
+            return;
+        };
+        let is_recorded = recording.iter().map(|recording| !matches!(recording, Recording::IfSlow(_))).collect();
+        let mut begins = vec![];
+        for recording in recording {
+            match recording {
+                Recording::Done => {}
+                Recording::Before(begin) => self.submit(SimOp::Begin(begin, vec![]), Waiter::Nobody),
+                Recording::IfSlow(begin) => begins.push(begin),
+            }
+        }
+        self.check_identities(&calls);
+        let may_land_late = calls.iter().all(|call| self.plan.facts(&call.label).is_some_and(|facts| facts.compares));
+        let sent = self.destinations.0[destination].call(self.now, may_land_late, &self.rates, &mut self.random);
+        let items = self.destinations.0[destination].items(sent, calls.len(), &self.rates, &mut self.random);
+        if let Some(fault) = sent.fault {
+            self.coverage.fault(fault);
+            self.trace.say(self.now, About::Job(calls[0].job), || fault.as_str().to_owned());
+        }
+        for ((call, member), item) in calls.iter().zip(&members).zip(&items.each) {
+            let n = self.group_mut(group).map_or(0, |group| group.run.member(*member).job().attempts_total);
+            self.call_one((call, n), *item, destination);
+        }
+        if let Some(fault) = items.fault {
+            self.coverage.fault(fault);
+        }
+        if let Some(ms) = sent.lands_after_ms {
+            calls.iter().for_each(|call| self.plan_landing(sent.after_ms + ms, call.job, &call.label));
+        }
+        let answers: Vec<Answer> = items.each.iter().map(|item| item.answer).collect();
+        let outcomes = self.outcomes(&calls, &answers, items.is_whole);
+        let (epoch, slow) = (self.epoch, sent.after_ms > RECORD_AFTER.as_millis() as i64);
+        let mut recorded: Vec<bool> = is_recorded;
+        if slow {
+            recorded.fill(true);
+        }
+        let record_later = slow && !begins.is_empty();
+        if let Some(group) = self.group_mut(group) {
+            group.call = Some(SimCall { members, answers, outcomes, recorded, begins });
+        }
+        if record_later {
+            self.plan_in(RECORD_AFTER.as_millis() as i64, SimEvent::RecordSlow { epoch, group });
+        }
+        self.plan_in(sent.after_ms, SimEvent::CallAnswered { epoch, group });
+        self.crashes_at(Fault::CrashAfterSend);
+    }
+
+    /// One call reaches the destination, alone or with others.
+    fn call_one(&mut self, (call, n): (&StepCall, u32), item: Item, destination: usize) {
+        let label = &call.label;
+        let Some(facts) = self.plan.facts(label).cloned() else { return };
+        self.look_at_call(call, n, label);
+        self.trace.note(self.now, "call", About::Job(call.job), u64::from(n) << 8);
+        if facts.class == EffectClass::Natural {
+            self.write_called(call.job, label);
+        }
+        if item.applied {
+            let shown = self.checker.job(call.job).effect(label).shown;
+            if self.destinations.0[destination].apply(facts.class, call.effect_key, shown) {
+                let visible_at = self.now + self.random.below(LAG_MS_MAX) as i64;
+                self.applied(call.job, label, visible_at);
+            }
+            self.record_written(call.job, label);
+        }
+    }
+
+    /// No two effects of one call have the same identity.
+    fn check_identities(&mut self, calls: &[StepCall]) {
+        let mut seen = std::collections::BTreeSet::new();
+        for call in calls.iter().filter(|_| calls.len() > 1) {
+            if !seen.insert(call.with["who"].to_string()) {
+                let detail = || format!("`{}` is written twice in one call", call.label);
+                self.checker.fail(self.now, Invariant::IdentitiesApart, About::Job(call.job), detail);
+            }
+        }
+    }
+
+    fn outcomes(&self, calls: &[StepCall], answers: &[Answer], is_whole: bool) -> Vec<Outcome> {
+        let of = |(call, answer): (&StepCall, &Answer)| {
+            let class = self.plan.facts(&call.label).map_or(EffectClass::Natural, |facts| facts.class);
+            outcome_of(*answer, class)
+        };
+        let mut each = calls.iter().zip(answers).map(of);
+        match is_whole {
+            true => each.next().map_or_else(Vec::new, |outcome| outcome.of_whole_batch(calls.len())),
+            false => each.collect(),
+        }
+    }
+
+    /// A call takes longer than its intents may stay unrecorded.
+    pub(super) fn record_slow(&mut self, group: u32) {
+        let call = self.group_mut(group).and_then(|group| group.call.as_mut());
+        for begin in call.map(|call| std::mem::take(&mut call.begins)).unwrap_or_default() {
+            self.submit(SimOp::Begin(begin, vec![]), Waiter::Nobody);
+        }
+    }
+
+    /// A request has been answered, or not in time.
+    pub(super) fn call_answered(&mut self, group: u32) {
+        if self.crashes_at(Fault::CrashAfterAnswer) {
+            return;
+        }
+        let Some(call) = self.group_mut(group).and_then(|group| group.call.take()) else { return };
+        let SimCall { members, answers, outcomes, recorded, .. } = call;
+        if answers.contains(&Answer::Panicked) {
+            for member in members {
+                if let Some(sim) = self.group_mut(group).and_then(|group| group.parked[member].take()) {
+                    self.lose(sim);
+                }
+            }
+            return;
+        }
+        for ((member, answer), outcome) in members.iter().zip(&answers).zip(&outcomes) {
+            let asked_ms = self.asked_ms(group, *member, *answer);
+            if let Some(sim) = self.group_mut(group).and_then(|group| group.parked[*member].as_mut()) {
+                sim.told = Some(outcome.as_str());
+                sim.unauthorized = *answer == Answer::Unauthorized;
+                sim.asked_ms = asked_ms;
+            }
+        }
+        let called = outcomes.into_iter().zip(recorded).collect();
+        let commands = self.step_group(group, GroupInput::Called(called));
+        self.drive(group, commands);
+    }
+
+    pub(super) fn read_back(&mut self, mut sim: SimRun, call: &StepCall) {
+        let Some(facts) = self.plan.facts(&call.label).cloned() else { return };
+        let seen = self.checker.job(call.job).effect(&call.label);
+        let visible_at = match facts.class {
+            EffectClass::Natural => self.record_is_of(call.job, &call.label).then_some(self.now),
+            _ => (seen.shown > 0).then_some(seen.visible_at),
+        };
+        let destination = &self.destinations.0[facts.destination];
+        let (look, fault) = destination.look(self.now, visible_at, &self.rates, &mut self.random);
+        if let Some(fault) = fault {
+            self.happened(fault);
+            self.checker.job(call.job).effect(&call.label).denied |= fault == Fault::ReadLies;
+        }
+        sim.pending = Pending::ReadBack(look);
+        let (epoch, ms) = (self.epoch, 5 + self.some_ms(200));
+        let run = self.keep(sim);
+        self.plan_in(ms, SimEvent::Answered { epoch, run });
+    }
+
+    /// A read-back has ended.
+    pub(super) fn answered(&mut self, slot: u32) {
+        if self.crashes_at(Fault::CrashAfterAnswer) {
+            return;
+        }
+        let Some(mut sim) = self.take_run(slot) else { return };
+        if let Pending::ReadBack(look) = std::mem::replace(&mut sim.pending, Pending::Nothing) {
+            self.resume(sim, Input::ReadBack(readback_of(look)));
+        }
+    }
+
+    fn asked_ms(&mut self, group: u32, member: usize, answer: Answer) -> Option<i64> {
+        let Answer::Throttled(Some(seconds)) = answer else { return None };
+        let run = self.group_mut(group)?.run.member(member);
+        let policy = run.worker()?.retry_for(run.job().step);
+        Some(Duration::from_secs(u64::from(seconds)).min(policy.retry_after_cap).as_millis() as i64)
+    }
+}
+
+fn readback_of(look: Look) -> Readback {
+    match look {
+        Look::Present => Readback::Present(Value::Bool(true)),
+        Look::Absent => Readback::Absent,
+        Look::Unreadable => Readback::Unreadable(Failure::new(FailureClass::Retryable, "connect", "it cannot be read")),
+    }
+}
+
+fn outcome_of(answer: Answer, class: EffectClass) -> Outcome {
+    let failure = |class, code| Failure::new(class, code, "simulated");
+    let retry = |code| Outcome::Retry { failure: failure(FailureClass::Retryable, code), after: None };
+    let unsure = |code| Outcome::Unsure { failure: failure(FailureClass::Retryable, code) };
+    match answer {
+        Answer::Done => Outcome::Done { result: Value::Bool(true) },
+        Answer::Noop => Outcome::Noop { reason: "nothing to do".into() },
+        Answer::Refused => retry("connect"),
+        Answer::Away => retry("503"),
+        Answer::Throttled(seconds) => Outcome::Wait {
+            failure: failure(FailureClass::Retryable, "429"),
+            after: seconds.map(|seconds| Duration::from_secs(u64::from(seconds))),
+        },
+        Answer::ServerError if class == EffectClass::Natural => retry("500"),
+        Answer::ServerError => unsure("500"),
+        Answer::Cut => unsure("cut"),
+        Answer::TimedOut | Answer::Panicked => unsure("timeout"),
+        Answer::Conflict => Outcome::Retry { failure: failure(FailureClass::Conflict, "409"), after: None },
+        Answer::Rejected => Outcome::Reject { failure: failure(FailureClass::Permanent, "422") },
+        Answer::Unauthorized => Outcome::Reject { failure: failure(FailureClass::Auth, "401") },
+    }
+}
