@@ -36,6 +36,8 @@ pub fn run(tests: &ConnectorTests) -> AnswerReport {
         kind: DestinationKind::Declared(tests.destination.clone()),
         timeout: Duration::from_secs(30),
         straggler_horizon: None,
+        batch_max: None,
+        failure_rules: vec![],
         gate: GateSettings::default(),
     };
     let connectors = match Connectors::new([&destination], &OutboundSettings::default()) {

@@ -386,6 +386,7 @@ fn crm() -> Destination {
         timeout: Duration::from_millis(VISIBILITY_TIMEOUT_MS as u64),
         straggler_horizon: Some(STRAGGLER_HORIZON),
         batch_max: None,
+        failure_rules: vec![],
         gate: GateSettings::default(),
     }
 }

@@ -123,6 +123,7 @@ fn form_token(secret: &str) -> String {
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
     let value = single(headers, header::AUTHORIZATION)
         .map_err(|()| Refusal::unauthorized("send the token once: Authorization: Bearer …"))?;
-    let token = value.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let token =
+        value.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     Ok(token.map(|(_, token)| token.trim()))
 }

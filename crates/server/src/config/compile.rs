@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_domain::action::Action;
 use sluice_domain::config::{Config, Revision};
 use sluice_domain::destination::DestinationKind;
 use sluice_domain::flow::Flow;

@@ -81,7 +81,7 @@ async fn source_blocks(visit: &Visit, name: &str) -> Result<Vec<Block>, Failure>
     let facts = vec![
         ("Accepted, 7 days".to_owned(), Cell::Number(source.accepted)),
         ("Duplicates, 7 days".to_owned(), Cell::Number(source.duplicates)),
-        ("Duplicates in all".to_owned(), Cell::Number(detail.keys.repeats)),
+        ("Duplicates in all".to_owned(), Cell::Number(detail.keys.duplicates)),
         ("After the key expired".to_owned(), Cell::Number(detail.keys.after_expiry)),
         ("Delay of duplicates, median".to_owned(), optional(&detail.keys.p50)),
         ("Delay, 99.9 %".to_owned(), optional(&detail.keys.p999)),

@@ -77,6 +77,7 @@ impl Notice {
                 received_at: now,
                 raw_event_ref: EventDraft::raw_event_ref(SOURCE, &self.key_text),
                 mapping_version: "1".into(),
+                warnings: vec![],
             },
         };
         let digest = KeyDigest::new(TENANT, SOURCE, &self.key_text);

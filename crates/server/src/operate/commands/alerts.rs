@@ -1,13 +1,14 @@
 //! Commands on alerts: acknowledge, snooze, test.
 
 use serde::Deserialize;
+use sluice_domain::access::Permission;
 use sluice_domain::alert::kind::ALERTS;
 use sluice_domain::alert::{AlertKind, EVENT_TYPE};
 use sluice_domain::unit;
 use sluice_ledger::{AlertMark, AuditEntry, MarkAlert};
 use utoipa::ToSchema;
 
-use super::{actor_of, need};
+use super::need;
 use crate::operate::operator::{OperateError, Operator};
 use crate::watch::Notice;
 
@@ -41,6 +42,7 @@ impl Operator {
     }
 
     async fn mark_alert(&self, request: &AlertRequest, mark: AlertMark) -> Result<(), OperateError> {
+        self.permit(Permission::Operate)?;
         let kind = AlertKind::parse(&request.alert).ok_or_else(|| {
             let names: Vec<&str> = ALERTS.iter().map(|spec| spec.name).collect();
             OperateError::Invalid(format!("unknown alert `{}`; use one of {}", request.alert, names.join(", ")))
@@ -49,7 +51,7 @@ impl Operator {
             kind,
             subject: request.subject.clone(),
             mark,
-            actor: actor_of(&request.actor).to_owned(),
+            actor: self.actor(&request.actor),
             reason: request.reason.clone(),
             at: self.clock.ledger_time(),
         };
@@ -65,6 +67,7 @@ impl Operator {
 
     /// Sends a test notice. Returns the playbooks that handle it.
     pub async fn test_alerts(&self, actor: &str) -> Result<Vec<String>, OperateError> {
+        self.permit(Permission::Operate)?;
         let live = self.revisions.current();
         let playbooks: Vec<String> = live.config.playbooks(EVENT_TYPE).map(|worker| worker.name.clone()).collect();
         if playbooks.is_empty() {
@@ -75,7 +78,7 @@ impl Operator {
         self.ledger.accept(Notice::test(at).event(&live, at)).await?;
         let entry = AuditEntry {
             at,
-            actor: actor_of(actor).to_owned(),
+            actor: self.actor(actor),
             action: "test".to_owned(),
             object: "alerts".to_owned(),
             detail: playbooks.join(", "),

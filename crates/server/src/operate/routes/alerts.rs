@@ -1,7 +1,6 @@
 //! Alerts: list, acknowledge, snooze, test.
 
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
 use serde_json::json;
 use utoipa::ToSchema;
@@ -13,14 +12,14 @@ use crate::operate::views;
 
 /// Alerts, by kind and subject. Recovered ones are listed for a week.
 #[utoipa::path(get, path = "/api/v1/alerts", responses((status = 200, body = Vec<views::AlertView>)))]
-pub(super) async fn list(State(operator): State<Operator>) -> ApiResult<Vec<views::AlertView>> {
+pub(super) async fn list(operator: Operator) -> ApiResult<Vec<views::AlertView>> {
     Ok(Json(operator.alerts().await?))
 }
 
 /// Acknowledge an alert: a person handles it.
 #[utoipa::path(post, path = "/api/v1/alerts/acknowledge", request_body = AlertRequest, responses((status = 200, body = Vec<views::AlertView>), (status = 404)))]
 pub(super) async fn acknowledge(
-    State(operator): State<Operator>,
+    operator: Operator,
     JsonBody(order): JsonBody<AlertRequest>,
 ) -> ApiResult<Vec<views::AlertView>> {
     operator.acknowledge_alert(&order).await?;
@@ -30,7 +29,7 @@ pub(super) async fn acknowledge(
 /// Snooze an alert: its changes are not notified for a while.
 #[utoipa::path(post, path = "/api/v1/alerts/snooze", request_body = AlertRequest, responses((status = 200, body = Vec<views::AlertView>), (status = 404)))]
 pub(super) async fn snooze(
-    State(operator): State<Operator>,
+    operator: Operator,
     JsonBody(order): JsonBody<AlertRequest>,
 ) -> ApiResult<Vec<views::AlertView>> {
     operator.snooze_alert(&order).await?;
@@ -46,9 +45,6 @@ pub(super) struct TestRequest {
 
 /// Send a test notice through the playbooks that handle alerts.
 #[utoipa::path(post, path = "/api/v1/alerts/test", request_body = TestRequest, responses((status = 200), (status = 409)))]
-pub(super) async fn test(
-    State(operator): State<Operator>,
-    JsonBody(order): JsonBody<TestRequest>,
-) -> ApiResult<serde_json::Value> {
+pub(super) async fn test(operator: Operator, JsonBody(order): JsonBody<TestRequest>) -> ApiResult<serde_json::Value> {
     Ok(Json(json!({ "playbooks": operator.test_alerts(&order.actor).await? })))
 }

@@ -3,8 +3,8 @@
 use utoipa::OpenApi;
 
 use super::{
-    access, alerts, approvals, change, clock, dead_letters, endpoints, events, guards, history, jobs, keys, node, pauses,
-    replays, stream,
+    access, alerts, approvals, change, clock, dead_letters, endpoints, events, guards, history, jobs, keys, node,
+    pauses, replays, stream,
 };
 
 #[derive(OpenApi)]

@@ -33,9 +33,6 @@ pub(super) async fn workers(operator: Operator) -> ApiResult<Vec<views::WorkerVi
 
 /// One destination: gate, use of its daily limit, failure rules.
 #[utoipa::path(get, path = "/api/v1/destinations/{name}", params(("name" = String, Path)), responses((status = 200, body = views::DestinationDetail), (status = 404)))]
-pub(super) async fn destination(
-    operator: Operator,
-    Path(name): Path<String>,
-) -> ApiResult<views::DestinationDetail> {
+pub(super) async fn destination(operator: Operator, Path(name): Path<String>) -> ApiResult<views::DestinationDetail> {
     Ok(Json(operator.destination(&name).await?))
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
 use sluice_domain::unit;
 use utoipa::IntoParams;
@@ -33,7 +32,7 @@ pub(super) struct SeriesQuery {
 /// Series of a measure: minutes of the last day, hours of the last 92 days, days of the last two years.
 #[utoipa::path(get, path = "/api/v1/series", params(SeriesQuery), responses((status = 200, body = views::HistoryView), (status = 400)))]
 pub(super) async fn series(
-    State(operator): State<Operator>,
+    operator: Operator,
     QueryParams(query): QueryParams<SeriesQuery>,
 ) -> ApiResult<views::HistoryView> {
     let request = SeriesRequest {
@@ -48,13 +47,13 @@ pub(super) async fn series(
 
 /// Counters since the ledger was created. They are written with what they count, so they are exact.
 #[utoipa::path(get, path = "/api/v1/totals", responses((status = 200, body = Vec<views::CounterView>)))]
-pub(super) async fn totals(State(operator): State<Operator>) -> ApiResult<Vec<views::CounterView>> {
+pub(super) async fn totals(operator: Operator) -> ApiResult<Vec<views::CounterView>> {
     Ok(Json(operator.counters().await?))
 }
 
 /// North stars by name. A number that nothing is known about is left out.
 #[utoipa::path(get, path = "/api/v1/north-stars", responses((status = 200, body = BTreeMap<String, f64>)))]
-pub(super) async fn north_stars(State(operator): State<Operator>) -> ApiResult<BTreeMap<String, f64>> {
+pub(super) async fn north_stars(operator: Operator) -> ApiResult<BTreeMap<String, f64>> {
     let values = operator.north_stars().await?.values();
     Ok(Json(values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
 }
@@ -73,7 +72,7 @@ pub(super) struct LatencyQuery {
 /// Latency by destination, or by worker, over a window.
 #[utoipa::path(get, path = "/api/v1/latency", params(LatencyQuery), responses((status = 200, body = Vec<views::LatencyView>), (status = 400)))]
 pub(super) async fn latency(
-    State(operator): State<Operator>,
+    operator: Operator,
     QueryParams(query): QueryParams<LatencyQuery>,
 ) -> ApiResult<Vec<views::LatencyView>> {
     let window = query.window.as_deref().map(unit::duration).transpose();
