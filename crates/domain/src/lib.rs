@@ -11,6 +11,7 @@ pub mod access;
 pub mod action;
 pub mod approval;
 pub mod config;
+pub mod contact;
 pub mod cron;
 pub mod destination;
 pub mod diff;

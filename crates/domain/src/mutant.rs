@@ -55,6 +55,10 @@ pub enum Mutant {
     PaceForgetsVerification,
     UndoForgotten,
     EveryJumpFollowed,
+    TrustIgnored,
+    ClampMissing,
+    CoalescingDropsField,
+    MergeLosesLane,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -66,7 +70,7 @@ impl Mutant {
         [Mutant::CommitNotSynced, Mutant::FailedCommitAnswered, Mutant::CheckpointNeverResets];
 
     /// Bugs that the simulation must detect.
-    pub const ALL: [Mutant; 49] = [
+    pub const ALL: [Mutant; 53] = [
         Mutant::AckBeforeCommit,
         Mutant::DedupAfterEnqueue,
         Mutant::DuplicateAnsweredWithAnotherId,
@@ -116,6 +120,10 @@ impl Mutant {
         Mutant::PaceForgetsVerification,
         Mutant::UndoForgotten,
         Mutant::EveryJumpFollowed,
+        Mutant::TrustIgnored,
+        Mutant::ClampMissing,
+        Mutant::CoalescingDropsField,
+        Mutant::MergeLosesLane,
     ];
 
     /// True if this bug is active on this thread.

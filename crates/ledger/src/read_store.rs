@@ -69,6 +69,14 @@ macro_rules! read_verbs {
             source_day_counts(since_day: String) -> Vec<SourceDayCounts>;
             /// Facts about a contact that policies are evaluated with.
             contact_facts(contact: KeyDigest, channel: Arc<str>, purposes: Vec<Arc<str>>) -> ContactFacts;
+            /// The contact of an event, with the last confirmed write of a step. `None` if the event has none.
+            contact_of_event(event: EventSeq, slot: WriteSlot) -> Option<ContactView>;
+            /// A contact with everything that is merged into it.
+            contact(id: ContactId) -> Option<ContactRecord>;
+            /// Contacts, newest first: those that are not merged into another one, or all that have conflicts.
+            contacts(conflicts_only: bool, page: Page) -> Vec<ContactRecord>;
+            /// Events of a contact and of those that are merged into it, newest first.
+            contact_events(id: ContactId, page: Page) -> Vec<EventSeq>;
             /// Number of effects that count under a cap.
             cap_used(cap: CapReservation, now: Time) -> u64;
             /// Suppressed contacts, newest first.
@@ -94,6 +102,7 @@ pub(crate) mod prelude {
     pub use std::sync::Arc;
 
     pub use sluice_domain::approval::ApprovalId;
+    pub use sluice_domain::contact::{ContactId, ContactView, WriteSlot};
     pub use sluice_domain::duplicate_stats::DuplicateStats;
     pub use sluice_domain::job::JobId;
     pub use sluice_domain::key::KeyDigest;

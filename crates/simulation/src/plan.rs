@@ -332,6 +332,7 @@ fn internal(id: &str, action: Action, with: Template, condition: Option<&str>) -
         undoes: None,
         policies: vec![],
         announces: None,
+        merged: None,
     }
 }
 

@@ -213,7 +213,7 @@ fn draft(source: &Arc<str>, entity: u64, with_note: bool) -> (NewEvent, Scope) {
         identity: serde_json::Map::new(),
         attributes: attributes.as_object().cloned().unwrap_or_default(),
         routing: serde_json::Map::new(),
-        audit: Audit { received_at: Time(0), raw_event_ref: String::new(), mapping_version: "1".into() },
+        audit: Audit { mapping_version: "1".into(), ..Audit::default() },
     };
     let mut scope = Scope::new();
     scope.set("event", event.to_scope());

@@ -148,8 +148,14 @@ impl JobRun {
     /// The effect does not happen. That is recorded with the reason, and the job goes on behind it.
     fn refuse(&mut self, item: StepItem, denial: &PolicyDenial, context: RunContext) -> Command {
         self.notice_denial(denial, DenialKind::Refused);
+        let reason = format!("{}: {}", denial.policy, denial.rule);
+        self.skip(item, denial.to_value(), reason, context)
+    }
+
+    /// Records that the effect does not happen, and why.
+    pub(super) fn skip(&mut self, item: StepItem, result: Value, reason: String, context: RunContext) -> Command {
         let step = item.step();
-        let result = Arc::new(denial.to_value());
+        let result = Arc::new(result);
         let skip = Skip {
             job: self.job.id,
             n: self.job.attempts_total,
@@ -163,7 +169,7 @@ impl JobRun {
             result: Value::clone(&result),
             at: context.at,
         };
-        self.waiting = Waiting::Skipped(item, result, format!("{}: {}", denial.policy, denial.rule));
+        self.waiting = Waiting::Skipped(item, result, reason);
         Command::Skip(Box::new(skip))
     }
 

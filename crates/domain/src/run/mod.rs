@@ -15,6 +15,7 @@ mod forecast;
 mod guard;
 mod internal;
 mod item;
+mod merge;
 mod message;
 mod outputs;
 mod protocol;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::contact::ContactWrite;
 use crate::job::{EffectState, JobState};
 use crate::outcome::{Failure, FailureClass};
 use crate::outputs::Outputs;
@@ -83,6 +85,8 @@ pub struct JobRun {
     call_started: Option<Time>,
     call_took: Option<Duration>,
     random: Random,
+    /// The write of the contact's merged state that is attempted; it counts once it is applied.
+    write: Option<ContactWrite>,
     waiting: Waiting,
     notices: Vec<Notice>,
 }
@@ -95,6 +99,7 @@ enum Waiting {
     RestoredMessages(usize),
     Announced(StepItem),
     FailureRecorded(StepItem, Value),
+    Contact(StepItem),
     Guard(Box<Guard>),
     Internal(StepItem, Box<InternalStep>),
     Begun(Box<Attempt>),
@@ -145,6 +150,7 @@ impl JobRun {
             more_items: false,
             call_started: None,
             call_took: None,
+            write: None,
             waiting: Waiting::Nothing,
             notices: Vec::new(),
         })
@@ -197,6 +203,10 @@ impl JobRun {
                 self.keep_output(&item, output, context);
                 self.advance(context)
             }
+            (Waiting::Contact(item), Input::Contact(view)) => match self.contact_read(item, view.as_deref(), context) {
+                Some(command) => command,
+                None => self.advance(context),
+            },
             (Waiting::Guard(guard), Input::ContactFacts(facts)) => self.guard_facts(*guard, facts, context),
             (Waiting::Internal(item, step), input) => self.internal_answered(item, *step, input, context),
             (Waiting::Begun(attempt), Input::Begun(begun)) => self.begun(*attempt, begun, context),
@@ -274,6 +284,16 @@ impl JobRun {
 
     /// Renders a step and begins it. `None` if the run continues with the next item or step.
     fn perform(&mut self, item: StepItem, context: RunContext) -> Option<Command> {
+        match self.read_contact(&item) {
+            Some(command) => {
+                self.waiting = Waiting::Contact(item);
+                Some(command)
+            }
+            None => self.perform_rendered(item, context),
+        }
+    }
+
+    fn perform_rendered(&mut self, item: StepItem, context: RunContext) -> Option<Command> {
         let step = item.step();
         match self.render(&item.worker, step) {
             Err(problem) => {

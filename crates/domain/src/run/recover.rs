@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::settle::Written;
 use super::{Command, JobRun, RunContext};
+use crate::contact::WriteRecord;
 use crate::job::EffectState;
 use crate::ops::{AttemptSettlement, EffectSettlement};
 use crate::random::Random;
@@ -33,7 +34,9 @@ impl JobRun {
         let (next, attempts) = interrupted_next(interrupted, &mut random);
         let update = self.decided(next, attempts, context.at);
         let late_until = step.and_then(|step| self.late_until(step, context.now));
-        let written = intent.map_or_else(Written::default, |effect| interrupted_effect(&effect, &update, late_until));
+        let mut written =
+            intent.map_or_else(Written::default, |effect| interrupted_effect(&effect, &update, late_until));
+        written.write = step.filter(|step| step.merged.is_some()).map(|step| WriteRecord::in_doubt(self.slot(step)));
         self.settle(update, written, context)
     }
 }
@@ -58,6 +61,7 @@ fn interrupted_effect(effect: &EffectRecord, update: &JobUpdate, late_until: Opt
             failure: update.failure.clone(),
         }),
         begin: None,
+        write: None,
         health: None,
     }
 }

@@ -51,6 +51,7 @@ fn step(id: &str, destination: &str, class: EffectClass) -> Step {
         undoes: None,
         policies: vec![],
         announces: None,
+        merged: None,
     }
 }
 
@@ -107,7 +108,7 @@ fn case(worker: Worker) -> Case {
         identity: Map::new(),
         attributes: json!({ "yes": true, "no": false }).as_object().cloned().unwrap(),
         routing: Map::new(),
-        audit: Audit { received_at: Time(0), raw_event_ref: String::new(), mapping_version: "1".into() },
+        audit: Audit { mapping_version: "1".into(), ..Audit::default() },
     };
     let new = crate::record::NewEvent::new(crate::record::EventDraft {
         flow: "f",

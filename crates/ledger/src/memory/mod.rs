@@ -7,6 +7,7 @@ mod accept;
 mod approvals;
 mod attempt;
 mod handle;
+mod identity;
 mod lanes;
 mod operate;
 mod policy;
@@ -77,6 +78,7 @@ pub struct Store {
     schedules: BTreeMap<String, (String, Time)>,
     /// In the order of their ids, from 1.
     replays: Vec<ReplayRecord>,
+    contacts: identity::Contacts,
     last_seq: EventSeq,
     last_job: i64,
     term: Term,

@@ -72,6 +72,8 @@ struct InsertedJobs<'a> {
     seq: i64,
     id: EventId,
     contact: Option<i64>,
+    /// Digest as it is stored.
+    entity: u64,
     sealer: &'a Sealer,
     quarantine: Option<&'a Quarantine>,
 }
@@ -305,6 +307,10 @@ impl Batch<'_, '_> {
         let jobs = u32::try_from(event.jobs.len()).unwrap_or(u32::MAX);
         let contact = self.contact(event)?;
         let sealer = self.sealer(contact)?;
+        let (contact_id, entity) = match event.observation.as_deref().filter(|_| entry.quarantine.is_none()) {
+            Some(observation) => self.identify(observation, seq, contact).map(|(id, entity)| (Some(id), entity))?,
+            None => (None, event.entity),
+        };
         self.statements.get(StatementId::InsertEvent)?.execute(params![
             seq,
             id.0,
@@ -326,11 +332,12 @@ impl Batch<'_, '_> {
             jobs,
             entry.variant_of.map(|first| first.seq),
             contact,
-            event.signed_content.map(|content| content.0)
+            event.signed_content.map(|content| content.0),
+            contact_id
         ])?;
         let body = seal_body(&sealer, place::body(seq, id), &event.body);
         self.statements.get(StatementId::InsertBody)?.execute(params![seq, body])?;
-        let jobs_of = InsertedJobs { seq, id, contact, sealer: &sealer, quarantine: entry.quarantine };
+        let jobs_of = InsertedJobs { seq, id, contact, entity, sealer: &sealer, quarantine: entry.quarantine };
         self.insert_jobs(event, jobs_of)?;
         self.counters.next_seq += 1;
         self.counters.next_job += i64::from(jobs);
@@ -342,7 +349,7 @@ impl Batch<'_, '_> {
                 seq,
                 id,
                 generation: entry.generation,
-                entity: event.entity,
+                entity,
                 first_job: JobId(first_job),
                 variant_of: entry.variant_of.map(|first| first.seq),
             });
@@ -367,7 +374,7 @@ impl Batch<'_, '_> {
     }
 
     fn insert_jobs(&mut self, event: &KeyedEvent<'_>, jobs: InsertedJobs<'_>) -> rusqlite::Result<()> {
-        let InsertedJobs { seq, id: event_id, contact, sealer, quarantine } = jobs;
+        let InsertedJobs { seq, id: event_id, contact, entity, sealer, quarantine } = jobs;
         let state = quarantine.map_or(JobState::Queued, |_| JobState::Dead);
         for (index, job) in (0..).zip(&event.jobs) {
             let id = self.counters.next_job + i64::from(index);
@@ -381,7 +388,7 @@ impl Batch<'_, '_> {
                 job.worker.as_ref(),
                 job.queue.as_ref(),
                 event.revision.as_ref(),
-                event.entity as i64,
+                entity as i64,
                 self.now.0,
                 state.code(),
                 quarantine.map(|_| self.now.0),

@@ -13,6 +13,7 @@ mod content_cache;
 mod content_owner;
 mod effect;
 mod event_lists;
+mod identity;
 mod inspect;
 mod key_index;
 mod key_store;
@@ -59,7 +60,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 15;
+const SCHEMA_VERSION: i64 = 16;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -76,6 +77,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0013_find.sql"),
     include_str!("sql/0014_replays.sql"),
     include_str!("sql/0015_failure_class.sql"),
+    include_str!("sql/0018_contacts.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

@@ -9,6 +9,7 @@
 mod approval;
 mod body;
 mod compile;
+mod contacts;
 mod cross_checks;
 mod declarations;
 mod destination;

@@ -7,8 +7,8 @@ use sluice_domain::verify::{FieldLocation, Scheme, preset};
 use super::pages::{POLICIES, STEPS};
 use super::table::{Absent, SectionSpec};
 use super::{
-    body, destination, destination_kinds, document, event, flow, foreach, key, policy, queue, retry, safe_mode, step,
-    trigger, verify, worker,
+    body, contacts, destination, destination_kinds, document, event, flow, foreach, key, policy, queue, retry,
+    safe_mode, step, trigger, verify, worker,
 };
 
 /// All section specs, in page order.
@@ -54,6 +54,10 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &policy::QUIET_HOURS,
         &policy::SUPPRESSION,
         &policy::LIMIT,
+        &contacts::CONTACTS,
+        &contacts::IDENTIFIER,
+        &contacts::SOURCE_TRUST,
+        &contacts::FIELD_TRUST,
         &queue::QUEUE,
         &destination::DESTINATION,
         &destination::BREAKER,

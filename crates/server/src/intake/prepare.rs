@@ -7,6 +7,7 @@ use hyper::header::HeaderName;
 use hyper::{HeaderMap, StatusCode};
 use serde::Serializer;
 use serde_json::Value;
+use sluice_domain::contact::Observation;
 use sluice_domain::event::{Event, EventId, EventOrigin, MappingProblem};
 use sluice_domain::flow::{ContentDedup, Enqueue, Flow, Idempotency, OnClash, OnMismatch};
 use sluice_domain::key::{self, DerivedKey, KeyContext, KeyDigest, KeyProblem};
@@ -200,13 +201,25 @@ impl<'f> Request<'_, 'f> {
                 flow.enqueue.iter().collect()
             }
         };
+        let (observation, unidentified) = self.observe(&event);
+        flaw = flaw.or(unidentified);
         let quarantine =
             flaw.map(|(class, problem)| Quarantine { failure: Failure::new(class, problem.code, problem.detail) });
         let jobs = self.jobs(&queues, &event, &mut scope);
         let signed_content =
             flow.idempotency.owns_signed_content.then(|| self.signed_content(&scope, &event, fingerprint));
         let headers = headers.to_string();
-        let parts = Parts { key: &key, event: &event, jobs, fingerprint, signed_content, headers, raw, quarantine };
+        let parts = Parts {
+            key: &key,
+            event: &event,
+            jobs,
+            fingerprint,
+            signed_content,
+            headers,
+            raw,
+            quarantine,
+            observation,
+        };
         let new = self.new_event(parts);
         let payload = scope.take("body").unwrap_or_default();
         Ok(Prepared { key, event, queues, payload, new })
@@ -248,9 +261,28 @@ impl<'f> Request<'_, 'f> {
         Some((FailureClass::Identity, problem))
     }
 
+    /// What the event says about its contact, if contacts are kept. An event whose identity fields identify nobody is a flaw where
+    /// the flow requires an identity.
+    fn observe(&self, event: &Event) -> (Option<Box<Observation>>, Option<Flaw>) {
+        let Some(rules) = self.live.config.contacts.as_ref().filter(|_| !event.identity.is_empty()) else {
+            return (None, None);
+        };
+        let observation = rules.observe(event);
+        if !observation.identifiers.is_empty() {
+            return (Some(Box::new(observation)), None);
+        }
+        if !self.flow.admission.requires_identity() {
+            return (None, None);
+        }
+        let names: Vec<&str> = rules.identifiers.iter().map(|rule| rule.field.as_str()).collect();
+        let detail = format!("no identifier of a contact: none of {} has a usable value", names.join(", "));
+        let problem = HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, IDENTITY_MISSING, detail);
+        (None, Some((FailureClass::Identity, problem)))
+    }
+
     fn new_event(&self, parts: Parts<'_>) -> NewEvent {
         let Request { live, flow, arrival } = self;
-        let Parts { key, event, jobs, fingerprint, signed_content, headers, raw, quarantine } = parts;
+        let Parts { key, event, jobs, fingerprint, signed_content, headers, raw, quarantine, observation } = parts;
         let adjacent = |text: &String| KeyDigest::new(TENANT, &flow.name, text);
         let new = NewEvent::new(EventDraft {
             flow: &flow.name,
@@ -278,6 +310,8 @@ impl<'f> Request<'_, 'f> {
                 ContentDedup::Always(window) => Some(window),
                 ContentDedup::WithoutOwnId => (key.by_content || key.rank > 0).then_some(Idempotency::CONTENT_WINDOW),
             },
+            // A quarantined event says nothing: an operator has not looked at it yet.
+            observation: observation.filter(|_| quarantine.is_none()),
             quarantine,
             ..new
         }
@@ -343,6 +377,7 @@ struct Parts<'p> {
     headers: String,
     raw: Vec<u8>,
     quarantine: Option<Quarantine>,
+    observation: Option<Box<Observation>>,
 }
 
 /// Stored headers as a JSON object: what key, mapping and workers read. A header that the signature covers has the value that was

@@ -13,6 +13,8 @@ mod warnings;
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+use sluice_domain::event::Audit;
 use sluice_domain::mask;
 use sluice_domain::time::Time;
 use sluice_domain::verify::Scheme;
@@ -61,8 +63,11 @@ impl Operator {
         let (normalized, raw, headers) = match shown {
             Some(mut shown) => {
                 // The id was unknown when the event was created.
-                if let Some(reference) = shown.normalized.pointer_mut("/audit/raw_event_ref") {
-                    *reference = format!("ledger://events/{}/raw", event.id).into();
+                if let Some(members) = shown.normalized.get_mut("audit").and_then(Value::as_object_mut) {
+                    let mut audit = Audit::default();
+                    audit.locate(event.id);
+                    members.insert("raw_event_ref".to_owned(), audit.raw_event_ref.into());
+                    members.insert("normalized_event_ref".to_owned(), audit.normalized_event_ref.into());
                 }
                 (Some(shown.normalized), Some(shown.raw), Some(shown.headers))
             }
