@@ -58,7 +58,6 @@ pub enum Mutant {
     TrustIgnored,
     ClampMissing,
     CoalescingDropsField,
-    MergeLosesLane,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -70,7 +69,7 @@ impl Mutant {
         [Mutant::CommitNotSynced, Mutant::FailedCommitAnswered, Mutant::CheckpointNeverResets];
 
     /// Bugs that the simulation must detect.
-    pub const ALL: [Mutant; 53] = [
+    pub const ALL: [Mutant; 52] = [
         Mutant::AckBeforeCommit,
         Mutant::DedupAfterEnqueue,
         Mutant::DuplicateAnsweredWithAnotherId,
@@ -123,7 +122,6 @@ impl Mutant {
         Mutant::TrustIgnored,
         Mutant::ClampMissing,
         Mutant::CoalescingDropsField,
-        Mutant::MergeLosesLane,
     ];
 
     /// True if this bug is active on this thread.

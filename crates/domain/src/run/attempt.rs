@@ -114,7 +114,8 @@ impl JobRun {
             self.waiting = Waiting::Begun(Box::new(attempt));
             return Command::Begin { begin: Box::new(begin), caps };
         }
-        let recording = match context.record_first {
+        // A merged write is compared with the last confirmed one: a call whose run is lost must not go unnoticed.
+        let recording = match context.record_first || attempt.item.step().merged.is_some() {
             true => Recording::Before(Box::new(begin)),
             false => Recording::IfSlow(Box::new(begin)),
         };

@@ -8,7 +8,6 @@ use sluice_domain::contact::{
 };
 use sluice_domain::job::JobId;
 use sluice_domain::key::KeyDigest;
-use sluice_domain::mutant::Mutant;
 use sluice_domain::time::Time;
 
 use super::Store;
@@ -128,7 +127,7 @@ impl Store {
             return ContactChange::TooMany;
         }
         let live = self.live_jobs_of(members.0.iter().chain(&members.1));
-        if live > 0 && !Mutant::MergeLosesLane.is_on() {
+        if live > 0 {
             return ContactChange::Busy { jobs: live };
         }
         self.set_parent(other, Some(into));
@@ -179,9 +178,6 @@ impl Store {
 
     /// The finished jobs of these contacts run in the lane of `root` should they be replayed.
     fn move_lanes(&mut self, contacts: &[ContactId], root: ContactId) {
-        if Mutant::MergeLosesLane.is_on() {
-            return;
-        }
         for job in contacts.iter().flat_map(|contact| self.jobs_of_contact(*contact)).collect::<Vec<_>>() {
             self.change(job, |record| record.entity = root.entity());
         }

@@ -4,6 +4,7 @@
 
 mod any_text;
 mod connectors;
+mod contacts;
 mod editor;
 mod good;
 mod guard;

@@ -8,6 +8,7 @@ mod approvals;
 mod backlogs;
 mod bound;
 mod connectors;
+mod contacts;
 mod crash;
 mod effects;
 mod finding;

@@ -3,6 +3,7 @@
 mod approvals;
 mod change;
 mod clock;
+mod contacts;
 mod guards;
 mod jobs;
 mod keys;
@@ -14,6 +15,7 @@ use super::operator::OperateError;
 pub use approvals::{DecisionRequest, DecisionsRequest};
 pub use change::{ApplyRequest, Stranding, Wanted};
 pub use clock::AcceptClockRequest;
+pub use contacts::{MergeContactRequest, SplitContactRequest};
 pub use guards::{SafeModeRequest, SuppressRequest};
 pub use jobs::Selection;
 pub use keys::RotateRequest;

@@ -4,6 +4,7 @@ pub(super) mod approvals;
 pub(super) mod change;
 mod clash;
 mod clock;
+mod contacts;
 mod events;
 mod guards;
 mod key_ttl_advice;
@@ -19,6 +20,8 @@ use sluice_domain::mask;
 use sluice_domain::time::Time;
 use sluice_domain::verify::Scheme;
 use sluice_ledger::{AuditEntry, JobFilter, ListedEvent, Page};
+
+pub(super) use contacts::contact_id;
 
 use super::operator::{OperateError, Operator, job_id};
 use super::views::{

@@ -2,7 +2,9 @@
 
 use utoipa::OpenApi;
 
-use super::{approvals, change, clock, dead_letters, endpoints, events, guards, jobs, keys, node, pauses, replays};
+use super::{
+    approvals, change, clock, contacts, dead_letters, endpoints, events, guards, jobs, keys, node, pauses, replays,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -49,7 +51,12 @@ use super::{approvals, change, clock, dead_letters, endpoints, events, guards, j
         keys::show,
         keys::rotate,
         clock::show,
-        clock::accept
+        clock::accept,
+        contacts::list,
+        contacts::show,
+        contacts::merge,
+        contacts::split,
+        contacts::trace
     )
 )]
 struct Document;

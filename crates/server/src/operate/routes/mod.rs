@@ -3,6 +3,7 @@
 mod approvals;
 mod change;
 mod clock;
+mod contacts;
 mod dead_letters;
 mod document;
 mod endpoints;
@@ -57,6 +58,11 @@ pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration)
         .route("/reload", post(node::reload))
         .route("/approvals", get(approvals::list).post(approvals::decide_many))
         .route("/approvals/{id}", get(approvals::show).post(approvals::decide_one))
+        .route("/contacts", get(contacts::list))
+        .route("/contacts/{id}", get(contacts::show))
+        .route("/contacts/{id}/merge", post(contacts::merge))
+        .route("/contacts/{id}/split", post(contacts::split))
+        .route("/trace", get(contacts::trace))
         .route("/suppressions", get(guards::suppressions).post(guards::suppress))
         .route("/safe-mode", get(guards::safe_modes).post(guards::set_safe_mode))
         .route("/plan", post(change::plan_route).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))

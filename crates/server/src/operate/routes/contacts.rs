@@ -1,0 +1,74 @@
+//! Contacts, and everything that happened to a person.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{ApiResult, JsonBody, LIMIT, QueryParams};
+use crate::operate::commands::{MergeContactRequest, SplitContactRequest};
+use crate::operate::operator::Operator;
+use crate::operate::views::{ContactView, List, TraceView};
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ContactsQuery {
+    /// Only contacts with conflicts.
+    conflicts: Option<bool>,
+    /// Id of the last contact of the previous page.
+    after: Option<String>,
+    /// Maximum number of rows.
+    limit: Option<u32>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TraceQuery {
+    /// Event id, idempotency key, contact id, email address, phone number or external id.
+    about: String,
+}
+
+/// Contacts, masked, newest first.
+#[utoipa::path(get, path = "/api/v1/contacts", params(ContactsQuery), responses((status = 200, body = List<ContactView>)))]
+pub(super) async fn list(
+    State(operator): State<Operator>,
+    QueryParams(query): QueryParams<ContactsQuery>,
+) -> ApiResult<List<ContactView>> {
+    let conflicts = query.conflicts.unwrap_or(false);
+    Ok(Json(operator.contacts(conflicts, query.after.as_deref(), query.limit.unwrap_or(LIMIT)).await?))
+}
+
+/// One contact, by its id, email address, phone number or external id.
+#[utoipa::path(get, path = "/api/v1/contacts/{id}", params(("id" = String, Path)), responses((status = 200, body = ContactView), (status = 404), (status = 409)))]
+pub(super) async fn show(State(operator): State<Operator>, Path(id): Path<String>) -> ApiResult<ContactView> {
+    Ok(Json(operator.contact(&id).await?))
+}
+
+/// Merge a contact into another one. A split takes it back.
+#[utoipa::path(post, path = "/api/v1/contacts/{id}/merge", params(("id" = String, Path)), request_body = MergeContactRequest, responses((status = 200, body = ContactView), (status = 404), (status = 409)))]
+pub(super) async fn merge(
+    State(operator): State<Operator>,
+    Path(id): Path<String>,
+    JsonBody(request): JsonBody<MergeContactRequest>,
+) -> ApiResult<ContactView> {
+    Ok(Json(operator.merge_contact(&id, request).await?))
+}
+
+/// Take a contact out of the one that it is merged into.
+#[utoipa::path(post, path = "/api/v1/contacts/{id}/split", params(("id" = String, Path)), request_body = SplitContactRequest, responses((status = 200, body = ContactView), (status = 404), (status = 409)))]
+pub(super) async fn split(
+    State(operator): State<Operator>,
+    Path(id): Path<String>,
+    JsonBody(request): JsonBody<SplitContactRequest>,
+) -> ApiResult<ContactView> {
+    Ok(Json(operator.split_contact(&id, request).await?))
+}
+
+/// Everything that happened to an event or a person, oldest first.
+#[utoipa::path(get, path = "/api/v1/trace", params(TraceQuery), responses((status = 200, body = TraceView), (status = 404), (status = 409)))]
+pub(super) async fn trace(
+    State(operator): State<Operator>,
+    QueryParams(query): QueryParams<TraceQuery>,
+) -> ApiResult<TraceView> {
+    Ok(Json(operator.trace(&query.about).await?))
+}
