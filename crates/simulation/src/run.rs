@@ -383,6 +383,9 @@ impl Simulation {
                 self.applied(call.job, &label, visible_at);
             }
             self.record_written(call.job, &label);
+            if call.with.get("fields").is_some() {
+                self.checker.people.apply(&call);
+            }
         }
         let (epoch, slow) = (self.epoch, sent.after_ms > RECORD_AFTER.as_millis() as i64);
         let record_later = begin.is_some() && slow;
