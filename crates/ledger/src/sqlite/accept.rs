@@ -307,10 +307,7 @@ impl Batch<'_, '_> {
         let jobs = u32::try_from(event.jobs.len()).unwrap_or(u32::MAX);
         let contact = self.contact(event)?;
         let sealer = self.sealer(contact)?;
-        let (contact_id, entity) = match event.observation.as_deref().filter(|_| entry.quarantine.is_none()) {
-            Some(observation) => self.identify(observation, seq, contact).map(|(id, entity)| (Some(id), entity))?,
-            None => (None, event.entity),
-        };
+        let (contact_id, entity) = self.entity_of(event, &entry, seq, contact)?;
         self.statements.get(StatementId::InsertEvent)?.execute(params![
             seq,
             id.0,
@@ -360,6 +357,23 @@ impl Batch<'_, '_> {
             variant_of: entry.variant_of.map(|first| first.id),
             quarantined: entry.quarantine.is_some(),
         }))
+    }
+
+    /// The contact of an event, if contacts are kept, and the entity of its jobs.
+    fn entity_of(
+        &mut self,
+        event: &KeyedEvent<'_>,
+        entry: &EventInsert<'_>,
+        seq: EventSeq,
+        contact_key: Option<i64>,
+    ) -> rusqlite::Result<(Option<i64>, u64)> {
+        match event.observation.as_deref().filter(|_| entry.quarantine.is_none()) {
+            Some(observation) => {
+                let (contact, entity) = self.identify(observation, seq, contact_key)?;
+                Ok((Some(contact), entity))
+            }
+            None => Ok((None, event.entity)),
+        }
     }
 
     fn index_event(&mut self, event: &KeyedEvent<'_>, (key, id): (KeyDigest, EventId), seq: EventSeq) {

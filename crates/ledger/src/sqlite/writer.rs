@@ -222,19 +222,15 @@ impl Writer {
         match result {
             Ok(()) => {
                 self.term_recorded = true;
-                if let Some(seq) = change_seq {
-                    self.changes.send_replace(seq);
-                }
+                let _previous = change_seq.map(|seq| self.changes.send_replace(seq));
                 self.key_store.commit(key_changes);
                 self.contents.trim();
                 self.compaction_paused &= new_keys.is_empty();
                 Ok(Committed { inserted, at })
             }
             Err(error) => {
-                new_keys.into_iter().for_each(|(prefix, seq)| self.keys.forget(prefix, seq));
-                new_contacts.into_iter().for_each(|(prefix, id)| self.contacts.forget(prefix, id));
-                new_bindings.into_iter().for_each(|(prefix, id)| self.bindings.forget(prefix, id));
-                new_identifiers.into_iter().for_each(|(prefix, id)| self.identifiers.forget(prefix, id));
+                let indexes = [&mut self.keys, &mut self.contacts, &mut self.bindings, &mut self.identifiers];
+                forget(indexes, [new_keys, new_contacts, new_bindings, new_identifiers]);
                 content_undo.into_iter().rev().for_each(|undo| self.contents.undo(undo));
                 self.contents.undo_widening(window_before);
                 self.counters = before;
@@ -357,6 +353,13 @@ fn load_counters(connection: &Connection) -> rusqlite::Result<Counters> {
         next_contact_id: after(include_str!("sql/last_contact_id.sql"))?,
         next_identifier: after(include_str!("sql/last_identifier.sql"))?,
     })
+}
+
+/// Removes what a rolled-back batch has inserted into the indexes.
+fn forget(indexes: [&mut KeyIndex; 4], inserted: [Vec<(u64, i64)>; 4]) {
+    for (index, inserted) in indexes.into_iter().zip(inserted) {
+        inserted.into_iter().for_each(|(prefix, id)| index.forget(prefix, id));
+    }
 }
 
 pub(super) fn load_keys(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {

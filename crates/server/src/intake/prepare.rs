@@ -192,7 +192,8 @@ impl<'f> Request<'_, 'f> {
         if let Some((_, problem)) = flaw.as_ref().filter(|_| !self.keeps_flawed()) {
             return Err(problem.clone());
         }
-        flaw = flaw.or_else(|| self.missing_identity(&event));
+        let (observation, unidentified) = self.observe(&event);
+        flaw = flaw.or_else(|| self.missing_identity(&event)).or(unidentified);
         let queues = match self.queues(&mut scope, &event) {
             Ok(queues) => queues,
             Err(problem) if flaw.is_none() && !self.keeps_flawed() => return Err(problem),
@@ -201,26 +202,14 @@ impl<'f> Request<'_, 'f> {
                 flow.enqueue.iter().collect()
             }
         };
-        let (observation, unidentified) = self.observe(&event);
-        flaw = flaw.or(unidentified);
         let quarantine =
             flaw.map(|(class, problem)| Quarantine { failure: Failure::new(class, problem.code, problem.detail) });
         let jobs = self.jobs(&queues, &event, &mut scope);
         let signed_content =
             flow.idempotency.owns_signed_content.then(|| self.signed_content(&scope, &event, fingerprint));
         let headers = headers.to_string();
-        let parts = Parts {
-            key: &key,
-            event: &event,
-            jobs,
-            fingerprint,
-            signed_content,
-            headers,
-            raw,
-            quarantine,
-            observation,
-        };
-        let new = self.new_event(parts);
+        let parts = Parts { key: &key, event: &event, jobs, fingerprint, signed_content, headers, raw, quarantine };
+        let new = self.new_event(parts, observation);
         let payload = scope.take("body").unwrap_or_default();
         Ok(Prepared { key, event, queues, payload, new })
     }
@@ -280,9 +269,9 @@ impl<'f> Request<'_, 'f> {
         (None, Some((FailureClass::Identity, problem)))
     }
 
-    fn new_event(&self, parts: Parts<'_>) -> NewEvent {
+    fn new_event(&self, parts: Parts<'_>, observation: Option<Box<Observation>>) -> NewEvent {
         let Request { live, flow, arrival } = self;
-        let Parts { key, event, jobs, fingerprint, signed_content, headers, raw, quarantine, observation } = parts;
+        let Parts { key, event, jobs, fingerprint, signed_content, headers, raw, quarantine } = parts;
         let adjacent = |text: &String| KeyDigest::new(TENANT, &flow.name, text);
         let new = NewEvent::new(EventDraft {
             flow: &flow.name,
@@ -377,7 +366,6 @@ struct Parts<'p> {
     headers: String,
     raw: Vec<u8>,
     quarantine: Option<Quarantine>,
-    observation: Option<Box<Observation>>,
 }
 
 /// Stored headers as a JSON object: what key, mapping and workers read. A header that the signature covers has the value that was

@@ -1,7 +1,8 @@
 //! Contacts, and everything that happened to a person.
 
-use axum::Json;
 use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use axum::{Json, Router};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -26,6 +27,15 @@ pub(super) struct ContactsQuery {
 pub(super) struct TraceQuery {
     /// Event id, idempotency key, contact id, email address, phone number or external id.
     about: String,
+}
+
+pub(super) fn routes() -> Router<Operator> {
+    Router::new()
+        .route("/contacts", get(list))
+        .route("/contacts/{id}", get(show))
+        .route("/contacts/{id}/merge", post(merge))
+        .route("/contacts/{id}/split", post(split))
+        .route("/trace", get(trace))
 }
 
 /// Contacts, masked, newest first.
