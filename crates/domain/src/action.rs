@@ -120,6 +120,15 @@ impl Action {
         Action::ApprovalRequest,
     ];
 
+    /// The parameter with the fields of the record that it writes; `None` if it writes none.
+    pub fn fields_parameter(self) -> Option<&'static str> {
+        match self {
+            Action::SalesforceUpsert => Some("fields"),
+            Action::PostgresUpsert => Some("values"),
+            _ => None,
+        }
+    }
+
     /// Whether a record that the action wrote can be read back and compared with what was written.
     pub fn compares_record(self) -> bool {
         matches!(self, Action::SalesforceUpsert | Action::HubspotUpsert)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::contact::ContactRules;
 use crate::destination::Destination;
 use crate::flow::Flow;
 use crate::policy::Policy;
@@ -22,6 +23,8 @@ pub struct Config {
     pub workers: BTreeMap<String, Arc<Worker>>,
     pub destinations: BTreeMap<String, Destination>,
     pub policies: BTreeMap<String, Arc<Policy>>,
+    /// How events become contacts; `None` if no contacts are kept.
+    pub contacts: Option<Arc<ContactRules>>,
     /// Messages of `messaging.send_template`.
     pub messages: Messages,
 }

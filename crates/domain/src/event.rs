@@ -126,17 +126,28 @@ pub struct Event {
 }
 
 /// Origin of an event.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Audit {
     /// Time of arrival of the request.
     pub received_at: Time,
     /// Locates the stored request.
     pub raw_event_ref: String,
+    /// Locates this event as it is stored. Missing in events of older releases.
+    #[serde(default)]
+    pub normalized_event_ref: String,
     /// Version of the mapping that produced this event.
     pub mapping_version: String,
     /// Fields whose conversion lost something.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub warnings: Vec<MappingWarning>,
+}
+
+impl Audit {
+    /// Points to the event with this id. The id is not known before the event is stored.
+    pub fn locate(&mut self, id: EventId) {
+        self.raw_event_ref = format!("ledger://events/{id}/raw");
+        self.normalized_event_ref = format!("ledger://events/{id}/normalized");
+    }
 }
 
 /// Identity fields that name the person whose data an event holds, in their order, each with the name of its digest.

@@ -14,7 +14,7 @@ pub struct JobId(pub i64);
 
 /// Number of an ownership of jobs: a new one for each process that opens the ledger. What an owner writes carries its term, so
 /// that a write of an older owner is refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Term(pub u32);
 
 impl JobId {

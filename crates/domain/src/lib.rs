@@ -13,6 +13,7 @@ pub mod alert;
 pub mod approval;
 pub mod config;
 pub mod connector;
+pub mod contact;
 pub mod cron;
 pub mod destination;
 pub mod diff;

@@ -59,6 +59,9 @@ pub enum Mutant {
     LostBatchAnswerMeansDone,
     OneRejectionFailsTheBatch,
     EqualIdentitiesInOneBatch,
+    TrustIgnored,
+    ClampMissing,
+    CoalescingDropsField,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -73,7 +76,7 @@ impl Mutant {
     pub const SQLITE: [Mutant; 2] = [Mutant::DedupAfterEnqueue, Mutant::BudgetResetByRestart];
 
     /// Bugs that the simulation must detect.
-    pub const ALL: [Mutant; 51] = [
+    pub const ALL: [Mutant; 54] = [
         Mutant::AckBeforeCommit,
         Mutant::DuplicateAnsweredWithAnotherId,
         Mutant::KeyWithReceiverTimestamp,
@@ -125,6 +128,9 @@ impl Mutant {
         Mutant::LostBatchAnswerMeansDone,
         Mutant::OneRejectionFailsTheBatch,
         Mutant::EqualIdentitiesInOneBatch,
+        Mutant::TrustIgnored,
+        Mutant::ClampMissing,
+        Mutant::CoalescingDropsField,
     ];
 
     /// True if this bug is active on this thread.

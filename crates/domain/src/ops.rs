@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::approval::{ApprovalId, ApprovalState, Choice};
+use crate::contact::WriteRecord;
 use crate::event::EventId;
 use crate::job::{EffectKey, EffectState, JobId, Term};
 use crate::key::KeyDigest;
@@ -72,6 +73,8 @@ pub struct Settlement {
     pub effect: Option<EffectSettlement>,
     /// `None` if nothing was attempted.
     pub attempt: Option<AttemptSettlement>,
+    /// A call that wrote the merged state of the contact.
+    pub write: Option<WriteRecord>,
     pub next: JobUpdate,
     pub at: Time,
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::contact::Observation;
 use crate::event::{Event, EventId, MappingWarning};
 use crate::job::{EffectKey, EffectState, JobId, JobState, Term};
 use crate::key::{KeyDigest, TENANT};
@@ -58,6 +59,8 @@ pub struct NewEvent {
     pub proof: Option<Proof>,
     /// Fields whose conversion lost something. Counted by source, field and code.
     pub warnings: Vec<MappingWarning>,
+    /// What the event says about its contact, if contacts are kept. It has an identifier then; a quarantined event says nothing.
+    pub observation: Option<Box<Observation>>,
 }
 
 /// A one-time proof of a sender, such as a token that is signed without the body.
@@ -85,15 +88,10 @@ pub struct EventDraft<'a> {
 }
 
 impl EventDraft<'_> {
-    /// Where the request of an event with this key is found.
-    pub fn raw_event_ref(flow: &str, key: &str) -> String {
-        raw_event_ref(EventId::new(KeyDigest::new(TENANT, flow, key), 0))
+    /// Id of the first event of a flow with this key.
+    pub fn event_id(flow: &str, key: &str) -> EventId {
+        EventId::new(KeyDigest::new(TENANT, flow, key), 0)
     }
-}
-
-/// Where the request of an event is found.
-pub fn raw_event_ref(id: EventId) -> String {
-    format!("ledger://events/{id}/raw")
 }
 
 /// What is done with a duplicate whose content differs from the first event's.
@@ -164,19 +162,19 @@ impl DecodedEvent {
 }
 
 impl EventBody {
-    /// The value of `event` in expressions. `raw_event_ref` locates the stored request.
-    pub fn scope(&self, raw_event_ref: String) -> Result<Arc<Value>, serde_json::Error> {
+    /// The value of `event` in expressions, for the event with this id.
+    pub fn scope(&self, id: EventId) -> Result<Arc<Value>, serde_json::Error> {
         let Ok(mut cached) = self.decoded.0.lock() else {
-            return Event::scope_of_text(&self.normalized, raw_event_ref).map(Arc::new);
+            return Event::scope_of_text(&self.normalized, id).map(Arc::new);
         };
         let scope = match cached.take() {
             Some(Decoded::Scope(scope)) => scope,
             Some(Decoded::Event(mut event)) => {
-                event.audit.raw_event_ref = raw_event_ref;
+                event.audit.locate(id);
                 Arc::new(event.into_scope())
             }
             None => {
-                let scope = Arc::new(Event::scope_of_text(&self.normalized, raw_event_ref)?);
+                let scope = Arc::new(Event::scope_of_text(&self.normalized, id)?);
                 if !Event::is_cacheable(&scope) {
                     return Ok(scope);
                 }
@@ -270,6 +268,7 @@ impl NewEvent {
             contact: event.contact(),
             proof: None,
             warnings: event.audit.warnings.clone(),
+            observation: None,
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::action::{Action, BatchForm};
+use crate::contact::MergedWrite;
 use crate::cron::Schedule;
 use crate::job::EffectKey;
 use crate::mutant::Mutant;
@@ -92,6 +93,8 @@ pub struct Step {
     pub undoes: Option<usize>,
     /// What has to hold before its effect happens.
     pub policies: Vec<Arc<str>>,
+    /// Writes the merged state of the contact instead of the values of the event.
+    pub merged: Option<MergedWrite>,
     /// The step whose question to a person it announces.
     pub announces: Option<Arc<str>>,
 }

@@ -1,18 +1,43 @@
 //! How many events a second the ledger accepts, with bodies of 1 KB, from this many senders at once.
 //!
-//! `cargo run --release -p sluice-ledger --example accept -- [SECONDS] [SENDERS] [CONTACTS]`; no contacts when 0.
+//! `cargo run --release -p sluice-ledger --example accept -- [SECONDS] [SENDERS] [PERSONS] [KEPT]`; the data of
+//! no person when 0; with KEPT, contacts are kept as well: three identifiers and six fields of each person.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use sluice_domain::contact::identity::Identifier;
+use sluice_domain::contact::{Observation, ObservedValue};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
 use sluice_ledger::{ClashPolicy, EventBody, Ledger, LedgerOptions, NewEvent, NewJob, RootKey};
 
 const START: Time = Time(1_772_323_200_000);
 
-fn event(n: u64, contacts: u64) -> NewEvent {
+/// What an event says about the contact with this number.
+fn observation(person: u64) -> Observation {
+    let identifier = |kind: &str| Identifier {
+        kind: kind.to_owned(),
+        digest: KeyDigest::new("default", kind, &person.to_string()),
+        single: false,
+    };
+    let value = |name: &str| ObservedValue {
+        field: format!("attributes.{name}"),
+        value: format!("{name} of {person}").into(),
+        trust: 50,
+        guarded: false,
+    };
+    Observation {
+        identifiers: ["external_id", "email", "phone"].map(identifier).to_vec(),
+        values: ["first_name", "last_name", "company", "title", "city", "campaign"].map(value).to_vec(),
+        source: "website".into(),
+        occurred_at: None,
+        received_at: START,
+    }
+}
+
+fn event(n: u64, contacts: u64, kept: bool) -> NewEvent {
     let key_text = format!("lead-{n:012}");
     let raw = format!("{{\"id\":\"{key_text}\",\"text\":\"{}\"}}", "x".repeat(980));
     NewEvent {
@@ -43,6 +68,7 @@ fn event(n: u64, contacts: u64) -> NewEvent {
         quarantine: None,
         proof: None,
         warnings: vec![],
+        observation: n.checked_rem(contacts).filter(|_| kept).map(|person| Box::new(observation(person))),
         contact: n.checked_rem(contacts).map(|contact| KeyDigest::new("default", "contact", &contact.to_string())),
     }
 }
@@ -50,7 +76,7 @@ fn event(n: u64, contacts: u64) -> NewEvent {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<u64>());
     let mut next = |otherwise| arguments.next().unwrap_or(Ok(otherwise));
-    let (seconds, senders, contacts) = (next(10)?, next(256)?, next(0)?);
+    let (seconds, senders, contacts, kept) = (next(10)?, next(256)?, next(0)?, next(0)? > 0);
     let directory = tempfile::tempdir()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     runtime.block_on(async {
@@ -64,7 +90,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (ledger, sent) = (ledger.clone(), sent.clone());
             tasks.spawn(async move {
                 while started.elapsed() < Duration::from_secs(seconds) {
-                    ledger.accept(event(sent.fetch_add(1, Ordering::Relaxed), contacts)).await?;
+                    ledger.accept(event(sent.fetch_add(1, Ordering::Relaxed), contacts, kept)).await?;
                 }
                 Ok::<(), sluice_ledger::Error>(())
             });

@@ -377,6 +377,21 @@ impl Ledger {
         self.submit(Op::RevokeCredential, revoke).await
     }
 
+    /// Contacts with one of these identifiers, each as the one that it is merged into.
+    pub async fn find_contacts(&self, identifiers: Vec<KeyDigest>) -> Result<Vec<ContactId>, Error> {
+        self.submit(Op::FindContacts, identifiers).await
+    }
+
+    /// Makes two contacts one. Both keep their own state, so that [`Ledger::split_contact`] takes it back.
+    pub async fn merge_contacts(&self, merge: MergeContacts) -> Result<ContactChange, Error> {
+        self.submit(Op::MergeContacts, merge).await
+    }
+
+    /// Takes a contact out of the one that it is merged into.
+    pub async fn split_contact(&self, split: SplitContact) -> Result<ContactChange, Error> {
+        self.submit(Op::SplitContact, split).await
+    }
+
     pub async fn find_event(&self, id: EventId) -> Result<Option<EventRecord>, Error> {
         let candidates = self.submit(Op::FindEvent, id).await?;
         Ok(self.events(candidates).await?.into_iter().map(|(event, _)| event).find(|event| event.id == id))

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sluice_domain::alert::AlertKind;
+use sluice_domain::contact::ContactId;
 use sluice_domain::event::EventId;
 use sluice_domain::history::recorder::Point;
 use sluice_domain::job::{JobId, Term};
@@ -453,4 +454,54 @@ pub enum MatchedBy {
     AdjacentKey,
     /// The same content under another key, within the content window or as signed content.
     Content,
+}
+
+/// Makes a contact part of another one.
+#[derive(Clone, Debug)]
+pub struct MergeContacts {
+    /// Stays the contact of both.
+    pub into: ContactId,
+    pub contact: ContactId,
+    pub actor: String,
+    pub reason: String,
+    pub at: Time,
+}
+
+/// Takes a contact out of the one that it is merged into, with what was merged into it before.
+#[derive(Clone, Debug)]
+pub struct SplitContact {
+    pub contact: ContactId,
+    pub actor: String,
+    pub reason: String,
+    pub at: Time,
+}
+
+/// What came of a merge or a split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContactChange {
+    Done,
+    NotFound,
+    /// A contact is not merged with itself.
+    Same,
+    /// The contact is part of this one already.
+    MergedInto(ContactId),
+    NotMerged,
+    /// More than [`sluice_domain::contact::MEMBERS_MAX`] contacts would be one.
+    TooMany,
+    /// Live jobs of the contacts: their lanes must be empty first, since two lanes of one contact would have no order.
+    Busy {
+        jobs: u64,
+    },
+}
+
+/// Why two contacts cannot be merged, each with the one that it is merged into.
+pub(crate) fn merge_problem(
+    into: (ContactId, Option<ContactId>),
+    other: (ContactId, Option<ContactId>),
+) -> Option<ContactChange> {
+    match (into, other) {
+        ((into, _), (other, _)) if into == other => Some(ContactChange::Same),
+        (_, (_, Some(parent))) | ((_, Some(parent)), _) => Some(ContactChange::MergedInto(parent)),
+        _ => None,
+    }
 }

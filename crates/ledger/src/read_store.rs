@@ -77,6 +77,14 @@ macro_rules! read_verbs {
             alerts() -> Vec<Alert>;
             /// Facts about a contact that policies are evaluated with.
             contact_facts(contact: KeyDigest, channel: Arc<str>, purposes: Vec<Arc<str>>) -> ContactFacts;
+            /// The contact of an event, with the last confirmed write of a step. `None` if the event has none.
+            contact_of_event(event: EventSeq, slot: WriteSlot) -> Option<ContactView>;
+            /// A contact with everything that is merged into it.
+            contact(id: ContactId) -> Option<ContactRecord>;
+            /// Contacts, newest first: those that are not merged into another one, or all that have conflicts.
+            contacts(conflicts_only: bool, page: Page) -> Vec<ContactRecord>;
+            /// Events of a contact and of those that are merged into it, newest first.
+            contact_events(id: ContactId, page: Page) -> Vec<EventSeq>;
             /// Number of effects that count under a cap.
             cap_used(cap: CapReservation, now: Time) -> u64;
             /// Suppressed contacts, newest first.
@@ -112,6 +120,7 @@ pub(crate) mod prelude {
     pub use sluice_domain::access::CredentialKind;
     pub use sluice_domain::alert::Alert;
     pub use sluice_domain::approval::ApprovalId;
+    pub use sluice_domain::contact::{ContactId, ContactView, WriteSlot};
     pub use sluice_domain::duplicate_stats::DuplicateStats;
     pub use sluice_domain::history::series::{HistoryQuery, HistoryRow};
     pub use sluice_domain::job::JobId;

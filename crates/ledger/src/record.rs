@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use sluice_domain::contact::{ContactId, ContactState};
 use sluice_domain::event::MappingWarning;
 use sluice_domain::history::{Labels, Measure};
 use sluice_domain::job::{JobId, JobState};
@@ -175,6 +176,19 @@ pub(crate) fn audited_replay(new: &NewReplay) -> String {
 pub(crate) fn describe_contacts(count: usize, channel: &str) -> String {
     let contacts = if count == 1 { "1 contact".to_owned() } else { format!("{count} contacts") };
     if channel.is_empty() { contacts } else { format!("{contacts} ({channel})") }
+}
+
+/// A contact as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContactRecord {
+    pub id: ContactId,
+    /// The contact that it is part of.
+    pub merged_into: Option<ContactId>,
+    /// Itself first, then everything that is merged into it.
+    pub members: Vec<ContactId>,
+    pub created_at: Time,
+    /// Of all members.
+    pub state: ContactState,
 }
 
 /// A worker and a destination (empty: internal steps) with live jobs.

@@ -3,7 +3,9 @@
 use serde_json::Value;
 use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
+use sluice_domain::contact::ContactId;
 use sluice_domain::event::EventId;
+use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
 use tokio::sync::oneshot;
 
@@ -140,6 +142,10 @@ write_verbs! {
     FindEvent: find_event(EventId) -> Vec<EventSeq>;
     /// Looks up events and contacts by their digests. The indexes belong to the writer.
     FindKeys: find_keys(KeyLookup) -> FoundKeys;
+    /// Looks up contacts by the digests of their identifiers. The index belongs to the writer.
+    FindContacts: find_contacts(Vec<KeyDigest>) -> Vec<ContactId>;
+    MergeContacts: merge_contacts(MergeContacts) -> ContactChange;
+    SplitContact: split_contact(SplitContact) -> ContactChange;
     /// Returns the version of a new tenant key, or the number of contacts that were looked at.
     Rotate: rotate(Rotate) -> u64;
     /// `true` if the user is new.

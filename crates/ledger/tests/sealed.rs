@@ -92,6 +92,7 @@ async fn attempt(ledger: &Ledger, job: JobId, n: u32, state: JobState) {
             outcome: "reject",
             failure: failure(),
         }),
+        write: None,
         next: JobUpdate {
             state,
             step: 1,

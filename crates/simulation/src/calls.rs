@@ -96,6 +96,9 @@ impl Simulation {
                 self.applied(call.job, label, visible_at);
             }
             self.record_written(call.job, label);
+            if call.with.get("fields").is_some() {
+                self.checker.people.apply(call);
+            }
         }
     }
 

@@ -12,7 +12,8 @@ use sluice_domain::worker::LaneOrder;
 use super::gates::Gates;
 use super::guards::Guards;
 use super::invariants::Invariant;
-use super::plan::{ENTITIES, SimPlan, WORKERS, condition_holds, items, step_of};
+use super::people::{LANES, People, lane_number};
+use super::plan::{SimPlan, WORKERS, condition_holds, items, step_of};
 use super::records::Record;
 use super::trace::About;
 use super::world::Simulation;
@@ -110,6 +111,7 @@ pub(super) struct Checker {
     pub gates: Gates,
     pub guards: Guards,
     pub records: Map<(Arc<str>, u64), Record>,
+    pub people: People,
     pub jobs: Vec<ObservedJob>,
     /// Live jobs that were never replayed, by worker and entity.
     in_order: Vec<BTreeSet<JobId>>,
@@ -127,8 +129,9 @@ impl Default for Checker {
             gates: Gates::default(),
             guards: Guards::default(),
             records: Map::default(),
+            people: People::default(),
             jobs: vec![ObservedJob::default()],
-            in_order: vec![BTreeSet::new(); WORKERS * ENTITIES as usize],
+            in_order: vec![BTreeSet::new(); WORKERS * LANES as usize],
             shown: 0,
             unspread: 0,
             spread: 0,
@@ -180,7 +183,7 @@ impl Checker {
 
 /// Index of the list of jobs about an entity that keep their order.
 fn in_order(worker: usize, entity: u64) -> usize {
-    worker * ENTITIES as usize + (entity % ENTITIES) as usize
+    worker * LANES as usize + lane_number(entity) as usize
 }
 
 impl Simulation {
@@ -412,6 +415,7 @@ impl Simulation {
             self.check_undone(JobId(id as i64));
         }
         self.check_records();
+        self.check_people();
     }
 
     /// A job of `billing` that is dead has no charge without a refund, unless it says that it could not undo it.

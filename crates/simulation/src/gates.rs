@@ -6,7 +6,8 @@ use sluice_domain::schedule::gate::GateChange;
 
 use super::checker::Checker;
 use super::invariants::Invariant;
-use super::plan::{DESTINATIONS, ENTITIES, WORKERS};
+use super::people::{LANES, lane_number};
+use super::plan::{DESTINATIONS, WORKERS};
 use super::trace::About;
 
 #[derive(Clone, Debug, Default)]
@@ -43,7 +44,7 @@ impl Default for Gates {
         Gates {
             gates: std::array::from_fn(|_| ObservedGate { is_closed: true, ..ObservedGate::default() }),
             workers: [ObservedWorker { concurrency: 1, ..ObservedWorker::default() }; WORKERS],
-            lanes: vec![None; (DESTINATIONS + WORKERS) * ENTITIES as usize],
+            lanes: vec![None; (DESTINATIONS + WORKERS) * LANES as usize],
         }
     }
 }
@@ -63,7 +64,7 @@ impl SimSlot {
     /// Lanes of internal steps belong to their worker.
     fn lane_index(&self) -> Option<usize> {
         let group = self.destination.unwrap_or(DESTINATIONS + self.worker);
-        Some(group * ENTITIES as usize + (self.lane? % ENTITIES) as usize)
+        Some(group * LANES as usize + lane_number(self.lane?) as usize)
     }
 
     /// Which of the worker's slots: each destination has its own, and so have internal steps.

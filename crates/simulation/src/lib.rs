@@ -18,6 +18,7 @@ mod invariants;
 mod node;
 mod operators;
 mod ops;
+mod people;
 mod plan;
 mod promises;
 mod records;

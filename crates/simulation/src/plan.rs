@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sluice_domain::action::{Action, BatchForm};
 use sluice_domain::config::{Config, Revision};
+use sluice_domain::contact::MergedWrite;
 use sluice_domain::destination::{BreakerSettings, Destination, DestinationKind, GateSettings, HttpDestination};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::policy::{
@@ -22,7 +23,9 @@ use sluice_domain::unit;
 use sluice_domain::verify::SecretValue;
 use sluice_domain::worker::{Foreach, LaneOrder, OnError, Pace, Queue, Step, Worker};
 
-pub(super) const WORKERS: usize = 5;
+use super::people::FIELDS;
+
+pub(super) const WORKERS: usize = 6;
 pub(super) const DESTINATIONS: usize = 6;
 /// Jobs in one call, at the most.
 const BATCH_MAX: u32 = 4;
@@ -44,6 +47,8 @@ pub(super) const MAIL_CAP: Cap = Cap { max: 4, window: Duration::from_secs(1_200
 pub(super) const DEAD_LETTER_QUEUE: &str = "dead";
 /// The worker that requeues dead letters.
 pub(super) const SWEEP: usize = 4;
+/// The worker that writes the merged states of persons.
+pub(super) const PROFILES: usize = 5;
 pub(super) const CONSENT_PURPOSE: &str = "news";
 
 pub(super) const CRM: usize = 0;
@@ -54,8 +59,8 @@ const CHAT: usize = 4;
 pub(super) const WAREHOUSE: usize = 5;
 
 const DESTINATION_NAMES: [&str; DESTINATIONS] = ["crm", "pay", "tickets", "mail", "chat", "warehouse"];
-pub(super) const WORKER_NAMES: [&str; WORKERS] = ["contacts", "billing", "notify", "preferences", "sweep"];
-const QUEUES: [&str; WORKERS] = ["leads", "orders", "chats", "consents", "sweeps"];
+pub(super) const WORKER_NAMES: [&str; WORKERS] = ["contacts", "billing", "notify", "preferences", "sweep", "profiles"];
+const QUEUES: [&str; WORKERS] = ["leads", "orders", "chats", "consents", "sweeps", "persons"];
 
 /// One revision of the configuration.
 #[derive(Clone, Debug)]
@@ -176,7 +181,7 @@ pub(super) fn step_of(label: &str) -> &str {
 }
 
 /// The external steps as (id, worker, destination, class).
-const STEPS: [(&str, usize, usize, EffectClass); 10] = [
+const STEPS: [(&str, usize, usize, EffectClass); 11] = [
     ("upsert", 0, CRM, EffectClass::Natural),
     ("ticket", 0, TICKETS, EffectClass::Verifiable),
     ("charge", 1, PAY, EffectClass::Keyed),
@@ -187,6 +192,7 @@ const STEPS: [(&str, usize, usize, EffectClass); 10] = [
     ("row", 2, WAREHOUSE, EffectClass::Transactional),
     ("note", 2, CRM, EffectClass::Natural),
     ("sync", 3, CRM, EffectClass::Natural),
+    ("profile", PROFILES, CRM, EffectClass::Natural),
 ];
 
 fn step_facts() -> BTreeMap<&'static str, StepFacts> {
@@ -210,8 +216,8 @@ fn step_facts() -> BTreeMap<&'static str, StepFacts> {
 /// Whether the condition of a step holds for an entity: the same for all events about it.
 pub(super) fn condition_holds(id: &str, entity: u64) -> bool {
     let index = STEPS.iter().position(|(other, ..)| *other == id).unwrap_or(0) as u64;
-    // The conditions of these read outputs of internal steps.
-    matches!(id, "refund" | "chat" | "sync") || !(entity * 7 + index * 3).is_multiple_of(11)
+    // The conditions of these read outputs of internal steps, or always hold.
+    matches!(id, "refund" | "chat" | "sync" | "profile") || !(entity * 7 + index * 3).is_multiple_of(11)
 }
 
 /// How many items the list of an entity has.
@@ -276,6 +282,14 @@ fn worker(index: usize, reversed: bool, plan: &SimPlan, random: &mut Random) -> 
                 internal("may", Action::PolicyCheck, Template::Literal(json!({ "policy": "mails" })), None),
                 Step { condition: allowed, ..external("sync") },
             ]
+        }
+        PROFILES => {
+            let field = |name: &&str| ((*name).to_owned(), Template::Expression(expression(&format!("event.{name}"))));
+            let fields = Template::Map(FIELDS.iter().map(field).collect());
+            let id = Template::Expression(expression("event.email"));
+            let with = Template::Map(vec![("external_id".to_owned(), id), ("fields".to_owned(), fields)]);
+            let merged = Some(MergedWrite { parameter: "fields", all_fields: reversed });
+            vec![Step { with, merged, ..external("profile") }]
         }
         _ => {
             let pull = json!({ "from": DEAD_LETTER_QUEUE, "max_messages": 5, "max_replays": 2 });
@@ -343,6 +357,7 @@ fn internal(id: &str, action: Action, with: Template, condition: Option<&str>) -
         undoes: None,
         policies: vec![],
         announces: None,
+        merged: None,
     }
 }
 

@@ -188,6 +188,9 @@ impl Simulation {
             Command::ReadContactFacts { contact, channel, purposes } => {
                 Input::ContactFacts(self.store.contact_facts(*contact, channel, purposes))
             }
+            Command::ReadContact { seq, slot } => {
+                Input::Contact(self.store.contact_of_event(*seq, *slot).map(Box::new))
+            }
             Command::ReadCapUsed(cap) => Input::CapUsed(self.store.cap_used(cap, self.ledger_time())),
             Command::ReadMessages(jobs) => Input::Messages(self.messages(jobs)),
             Command::PullDeadLetters { queue, limit, replays_max } => {

@@ -15,7 +15,8 @@ use sluice_domain::time::Time;
 use super::coverage::Fault;
 use super::node::Waiter;
 use super::ops::SimOp;
-use super::plan::{ENTITIES, KEY_LIFETIME, SWEEP, attributes};
+use super::people::{PersonRequest, person_event};
+use super::plan::{ENTITIES, KEY_LIFETIME, PROFILES, SWEEP, attributes};
 use super::trace::About;
 use super::world::{SimEvent, Simulation};
 
@@ -155,6 +156,7 @@ impl Simulation {
             (_, 0, _) => vec![],
             (0, 1..=5, _) => vec![job(3)],
             (_, 6, _) => vec![job(SWEEP)],
+            (_, 7..=16, _) => vec![job(PROFILES)],
             (0, _, 0) => vec![job(0), job(1)],
             (0, _, _) => vec![job(0)],
             (_, _, 0) => vec![job(2), job(0)],
@@ -162,16 +164,21 @@ impl Simulation {
             _ => vec![job(1)],
         };
         let senders = &self.senders;
+        let key_text = senders.key_text(key, received_at.0);
+        let person = (7..=16).contains(&(key % 53)).then(|| {
+            let source = &senders.sources[source];
+            person_event(PersonRequest { key, key_text: &key_text, source, received_at })
+        });
         let event = NewEvent {
             key: senders.digest(key, received_at.0),
-            key_text: senders.key_text(key, received_at.0),
+            key_text,
             expires_at: received_at + KEY_LIFETIME,
             source: senders.sources[source].clone(),
             received_at,
             revision: revision.run.name.clone(),
             fingerprint: [u8::from(variant); 16],
             jobs,
-            ..draft.clone()
+            ..person.unwrap_or_else(|| draft.clone())
         };
         if Mutant::AckBeforeCommit.is_on() {
             let id = EventId::new(event.key, 0);
@@ -204,7 +211,7 @@ impl Simulation {
     }
 }
 
-const FLOW: &str = "all";
+pub(super) const FLOW: &str = "all";
 
 /// An event about an entity, and what its expressions see.
 fn draft(source: &Arc<str>, entity: u64, with_note: bool) -> (NewEvent, Scope) {
@@ -219,12 +226,7 @@ fn draft(source: &Arc<str>, entity: u64, with_note: bool) -> (NewEvent, Scope) {
         identity: serde_json::Map::new(),
         attributes: attributes.as_object().cloned().unwrap_or_default(),
         routing: serde_json::Map::new(),
-        audit: Audit {
-            received_at: Time(0),
-            raw_event_ref: String::new(),
-            mapping_version: "1".into(),
-            warnings: vec![],
-        },
+        audit: Audit { mapping_version: "1".into(), ..Audit::default() },
     };
     let mut scope = Scope::new();
     scope.set("event", event.to_scope());

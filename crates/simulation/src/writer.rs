@@ -144,6 +144,7 @@ impl Simulation {
                 self.check_accept(waiter, event.received_at, acceptance);
                 if let Acceptance::Accepted(accepted) = acceptance {
                     self.note_accepted(accepted.seq);
+                    self.note_person(accepted.seq, event.observation.as_deref());
                     let jobs = self.store.event_head(accepted.seq).map_or(0, |event| i64::from(event.jobs));
                     let last = self.store.last_job().0;
                     (last - jobs + 1..=last).for_each(|job| self.look_at(JobId(job)));

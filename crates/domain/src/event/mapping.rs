@@ -99,12 +99,10 @@ impl EventMapping {
     }
 
     fn audit(&self, origin: EventOrigin<'_>) -> Audit {
-        Audit {
-            received_at: origin.received_at,
-            raw_event_ref: format!("ledger://events/{}/raw", origin.id),
-            mapping_version: self.mapping_version.clone(),
-            warnings: vec![],
-        }
+        let mapping_version = self.mapping_version.clone();
+        let mut audit = Audit { received_at: origin.received_at, mapping_version, ..Audit::default() };
+        audit.locate(origin.id);
+        audit
     }
 
     /// Maps a payload. `scope` holds `body` and `headers`.

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Audit, Event};
+use super::{Audit, Event, EventId};
+use crate::contact::ContactState;
 
 /// Maximum number of JSON values in an event that is cached in decoded form. Bounds its memory beyond its texts, and stays
 /// below the nesting limit of the JSON reader.
@@ -17,11 +18,12 @@ impl Event {
 
     /// Same as [`Event::to_scope`] without a copy.
     pub(crate) fn into_scope(self) -> Value {
-        let Audit { received_at, raw_event_ref, mapping_version, warnings } = self.audit;
+        let Audit { received_at, raw_event_ref, normalized_event_ref, mapping_version, warnings } = self.audit;
         let warnings = serde_json::to_value(warnings).ok().filter(|warnings| *warnings != Value::Array(vec![]));
         let audit = [
             ("received_at", Value::String(received_at.to_string())),
             ("raw_event_ref", Value::String(raw_event_ref)),
+            ("normalized_event_ref", Value::String(normalized_event_ref)),
             ("mapping_version", Value::String(mapping_version)),
         ];
         let audit = audit.into_iter().chain(warnings.map(|warnings| ("warnings", warnings)));
@@ -43,16 +45,35 @@ impl Event {
         flatten(event)
     }
 
-    /// Same as [`Event::to_scope`] from an event's JSON text. `raw_event_ref` locates its stored request.
-    pub(crate) fn scope_of_text(text: &str, raw_event_ref: String) -> Result<Value, serde_json::Error> {
+    /// Same as [`Event::to_scope`] from the JSON text of the event with this id.
+    pub(crate) fn scope_of_text(text: &str, id: EventId) -> Result<Value, serde_json::Error> {
         let mut event: Value = serde_json::from_str(text)?;
-        if let Some(audit) = event.get_mut("audit").and_then(Value::as_object_mut) {
-            audit.insert("raw_event_ref".to_owned(), Value::String(raw_event_ref));
+        if let Some(members) = event.get_mut("audit").and_then(Value::as_object_mut) {
+            let mut audit = Audit::default();
+            audit.locate(id);
+            members.insert("raw_event_ref".to_owned(), Value::String(audit.raw_event_ref));
+            members.insert("normalized_event_ref".to_owned(), Value::String(audit.normalized_event_ref));
         }
         Ok(match event {
             Value::Object(event) => flatten(event),
             other => other,
         })
+    }
+
+    /// The value of `event` in expressions with the merged state of its contact: each field has the value that won, and fields
+    /// that other events have set are there too.
+    pub(crate) fn merged_scope(scope: &Value, state: &ContactState) -> Value {
+        let mut event = Map::new();
+        for name in BASE_FIELDS {
+            event.extend(scope.get(name).map(|value| (name.to_owned(), value.clone())));
+        }
+        for (field, registers) in state.fields() {
+            let Some(((section, name), winner)) = field.split_once('.').zip(registers.first()) else { continue };
+            if let Some(members) = event.get_mut(section).and_then(Value::as_object_mut) {
+                members.insert(name.to_owned(), winner.value.clone());
+            }
+        }
+        flatten(event)
     }
 
     /// The event, if it may be cached in decoded form instead of being parsed from its JSON text; `None` if it is too large.
@@ -68,6 +89,20 @@ impl Event {
         fits(scope, &mut (2 * CACHEABLE_VALUES_MAX))
     }
 }
+
+/// Fields of an event.
+const BASE_FIELDS: [&str; 10] = [
+    "schema_version",
+    "event_id",
+    "event_type",
+    "source",
+    "occurred_at",
+    "idempotency_key",
+    "identity",
+    "attributes",
+    "routing",
+    "audit",
+];
 
 fn owned_name((name, value): (&str, Value)) -> (String, Value) {
     (name.to_owned(), value)
@@ -135,7 +170,7 @@ mod tests {
 
     fn event() -> impl Strategy<Value = Event> {
         let time = || (0..4_000_000_000_000i64).prop_map(Time);
-        let texts = (".{0,8}", ".{0,8}", ".{0,8}", ".{0,8}", ".{0,8}", ".{0,8}", ".{0,8}");
+        let texts = (".{0,8}", ".{0,8}", ".{0,8}", ".{0,8}", ".{0,8}", ".{0,8}");
         (texts, proptest::option::of(time()), time(), section(), section(), section()).prop_map(
             |(texts, occurred_at, received_at, identity, attributes, routing)| Event {
                 schema_version: texts.0,
@@ -147,13 +182,25 @@ mod tests {
                 identity,
                 attributes,
                 routing,
-                audit: Audit { received_at, raw_event_ref: texts.5, mapping_version: texts.6, warnings: warnings() },
+                audit: located(Audit {
+                    received_at,
+                    mapping_version: texts.5,
+                    warnings: warnings(),
+                    ..Audit::default()
+                }),
             },
         )
     }
 
     fn warnings() -> Vec<MappingWarning> {
         vec![MappingWarning { field: "attributes.size".into(), code: LossCode::NotANumber }]
+    }
+
+    const ID: EventId = EventId([7; 16]);
+
+    fn located(mut audit: Audit) -> Audit {
+        audit.locate(ID);
+        audit
     }
 
     /// Exact form: order of names and each bit of a number.
@@ -165,7 +212,7 @@ mod tests {
         #[test]
         fn cached_event_gives_the_same_scope_as_its_text(event in event()) {
             let text = serde_json::to_string(&event).unwrap();
-            let read = Event::scope_of_text(&text, event.audit.raw_event_ref.clone()).unwrap();
+            let read = Event::scope_of_text(&text, ID).unwrap();
             if let Some(cacheable) = event.into_cacheable() {
                 let scope = cacheable.into_scope();
                 prop_assert_eq!(exact(&scope), exact(&read));
@@ -182,6 +229,32 @@ mod tests {
     }
 
     #[test]
+    fn merged_scope_has_the_winning_values_everywhere() {
+        use crate::contact::{Observation, ObservedValue};
+        let scope = flatten(
+            serde_json::from_str(
+                r#"{"event_type":"t","identity":{"email":"b@x"},"attributes":{"name":"Old","kept":1},"audit":{}}"#,
+            )
+            .unwrap(),
+        );
+        let value = |field: &str, value: &str| ObservedValue {
+            field: field.to_owned(),
+            value: Value::from(value),
+            trust: 1,
+            guarded: false,
+        };
+        let values =
+            vec![value("identity.email", "a@x"), value("attributes.name", "New"), value("attributes.city", "Rome")];
+        let mut state = ContactState::default();
+        state.observe(&Observation { values, ..Observation::default() }, 1);
+        let merged = Event::merged_scope(&scope, &state);
+        for (path, expected) in [("/email", "a@x"), ("/identity/email", "a@x"), ("/name", "New"), ("/city", "Rome")] {
+            assert_eq!(merged.pointer(path), Some(&Value::from(expected)), "{path}");
+        }
+        assert_eq!((&merged["kept"], &merged["event_type"]), (&Value::from(1), &Value::from("t")));
+    }
+
+    #[test]
     fn large_event_is_not_cacheable() {
         let of = |count: usize| Event {
             schema_version: String::new(),
@@ -193,12 +266,7 @@ mod tests {
             identity: Map::new(),
             attributes: Map::from_iter([("items".to_owned(), Value::from(vec![0; count - 1]))]),
             routing: Map::new(),
-            audit: Audit {
-                received_at: Time(0),
-                raw_event_ref: String::new(),
-                mapping_version: String::new(),
-                warnings: vec![],
-            },
+            audit: Audit::default(),
         };
         assert!(of(CACHEABLE_VALUES_MAX).into_cacheable().is_some());
         assert!(of(CACHEABLE_VALUES_MAX + 1).into_cacheable().is_none());

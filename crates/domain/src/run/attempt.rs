@@ -128,7 +128,8 @@ impl JobRun {
             self.waiting = Waiting::Begun(Box::new(attempt));
             return Command::Begin { begin: Box::new(begin), caps };
         }
-        let recording = match context.record_first {
+        // A merged write is compared with the last confirmed one: a call whose run is lost must not go unnoticed.
+        let recording = match context.record_first || attempt.item.step().merged.is_some() {
             true => Recording::Before(Box::new(begin)),
             false => Recording::IfSlow(Box::new(begin)),
         };
@@ -165,8 +166,14 @@ impl JobRun {
         if self.compared.is_some() {
             return self.end_comparison(format!("{}, {}: {}", denial.policy, denial.rule, denial.detail), context);
         }
+        let reason = format!("{}: {}", denial.policy, denial.rule);
+        self.skip(item, denial.to_value(), reason, context)
+    }
+
+    /// Records that the effect does not happen, and why.
+    pub(super) fn skip(&mut self, item: StepItem, result: Value, reason: String, context: RunContext) -> Command {
         let step = item.step();
-        let result = Arc::new(denial.to_value());
+        let result = Arc::new(result);
         let skip = Skip {
             job: self.job.id,
             n: self.job.attempts_total,
@@ -180,7 +187,7 @@ impl JobRun {
             result: Value::clone(&result),
             at: context.at,
         };
-        self.waiting = Waiting::Skipped(item, result, format!("{}: {}", denial.policy, denial.rule));
+        self.waiting = Waiting::Skipped(item, result, reason);
         Command::Skip(Box::new(skip))
     }
 

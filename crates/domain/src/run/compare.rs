@@ -7,15 +7,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::item::{StepItem, items};
 use super::settle::Written;
-use super::{Command, JobRun, Notice, RunContext, StepRoute};
+use super::{Command, JobRun, Notice, RunContext, StepRoute, Waiting};
 use crate::job::{EffectKey, EffectState, JobState};
 use crate::mutant::Mutant;
 use crate::ops::EffectSettlement;
 use crate::outcome::{EffectClass, Failure, FailureClass};
 use crate::record::EffectRecord;
 use crate::settle::{NextAction, SETTLE_DELAY};
+use crate::template::TemplateProblem;
 use crate::time::Time;
 use crate::transition::JobUpdate;
 use crate::worker::{LaneOrder, Step, Worker};
@@ -46,9 +49,25 @@ impl JobRun {
         if *step.destination != *self.destination {
             return self.hand_back(StepRoute { destination: step.destination.clone(), order: step.order });
         }
-        match self.render(&worker, step) {
+        if step.merged.is_some() {
+            let command = Command::ReadContact { seq: self.event.seq, slot: self.slot(step) };
+            self.waiting = Waiting::Contact(item);
+            return command;
+        }
+        let rendered = self.render(&worker, step);
+        self.compare_rendered(item, rendered, context)
+    }
+
+    /// Compares the record with these parameters.
+    pub(super) fn compare_rendered(
+        &mut self,
+        item: StepItem,
+        rendered: Result<Value, TemplateProblem>,
+        context: RunContext,
+    ) -> Command {
+        match rendered {
             Ok(with) => self.attempt(item, with, context),
-            Err(problem) => self.end_comparison(format!("step `{}`: {problem}", step.id), context),
+            Err(problem) => self.end_comparison(format!("step `{}`: {problem}", item.step().id), context),
         }
     }
 

@@ -17,6 +17,7 @@ mod group;
 mod guard;
 mod internal;
 mod item;
+mod merge;
 mod message;
 mod outputs;
 mod protocol;
@@ -30,6 +31,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::contact::ContactWrite;
 use crate::job::{EffectKey, EffectState, JobState};
 use crate::outcome::{Failure, FailureClass};
 use crate::outputs::Outputs;
@@ -91,6 +93,8 @@ pub struct JobRun {
     random: Random,
     /// Calls of other jobs may share its request: see [`GroupRun`].
     is_in_group: bool,
+    /// The write of the contact's merged state that is attempted; it counts once it is applied.
+    write: Option<ContactWrite>,
     waiting: Waiting,
     notices: Vec<Notice>,
 }
@@ -103,6 +107,7 @@ enum Waiting {
     RestoredMessages(usize),
     Announced(StepItem),
     FailureRecorded(StepItem, Value),
+    Contact(StepItem),
     Guard(Box<Guard>),
     Internal(StepItem, Box<InternalStep>),
     Offered(Box<Offer>),
@@ -165,6 +170,7 @@ impl JobRun {
             call_started: None,
             call_took: None,
             is_in_group: false,
+            write: None,
             waiting: Waiting::Nothing,
             notices: Vec::new(),
         })
@@ -217,6 +223,10 @@ impl JobRun {
                 self.keep_output(&item, output, context);
                 self.advance(context)
             }
+            (Waiting::Contact(item), Input::Contact(view)) => match self.contact_read(item, view.as_deref(), context) {
+                Some(command) => command,
+                None => self.advance(context),
+            },
             (Waiting::Guard(guard), Input::ContactFacts(facts)) => self.guard_facts(*guard, facts, context),
             (Waiting::Internal(item, step), input) => self.internal_answered(item, *step, input, context),
             (Waiting::Offered(offer), Input::Offer(answer)) => self.offer_answered(*offer, answer, context),
@@ -298,6 +308,16 @@ impl JobRun {
 
     /// Renders a step and begins it. `None` if the run continues with the next item or step.
     fn perform(&mut self, item: StepItem, context: RunContext) -> Option<Command> {
+        match self.read_contact(&item) {
+            Some(command) => {
+                self.waiting = Waiting::Contact(item);
+                Some(command)
+            }
+            None => self.perform_rendered(item, context),
+        }
+    }
+
+    fn perform_rendered(&mut self, item: StepItem, context: RunContext) -> Option<Command> {
         let step = item.step();
         match self.render(&item.worker, step) {
             Err(problem) => {

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::action::Action;
 use crate::config::Config;
+use crate::contact::{ContactView, WriteSlot};
 use crate::event::EventId;
 use crate::job::{EffectKey, JobId, JobState, Term};
 use crate::key::KeyDigest;
@@ -18,7 +19,7 @@ use crate::ops::{
 use crate::outcome::{Outcome, Readback};
 use crate::policy::{CapReservation, ContactFacts, Policy};
 use crate::pseudonym::PseudonymKey;
-use crate::record::{EffectRecord, EventBody, EventRecord, JobRecord, NewEvent};
+use crate::record::{EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, NewEvent};
 use crate::settle::DestinationHealth;
 use crate::template::Secrets;
 use crate::time::Time;
@@ -213,6 +214,8 @@ pub struct Settle {
 pub enum Command {
     /// Read what is known of a contact. Answer: [`Input::ContactFacts`].
     ReadContactFacts { contact: KeyDigest, channel: Arc<str>, purposes: Vec<Arc<str>> },
+    /// Read the contact of an event, with the last confirmed write of a step. Answer: [`Input::Contact`].
+    ReadContact { seq: EventSeq, slot: WriteSlot },
     /// Count what is used of a cap. Answer: [`Input::CapUsed`].
     ReadCapUsed(CapReservation),
     /// Record the result of an internal step. Answer: [`Input::Recorded`].
@@ -256,6 +259,8 @@ pub enum Command {
 #[derive(Clone, Debug)]
 pub enum Input {
     ContactFacts(ContactFacts),
+    /// `None` if the event has no contact.
+    Contact(Option<Box<ContactView>>),
     CapUsed(u64),
     /// The result as it is recorded, the first one counts; `None` if the run is stale.
     Recorded(Option<Value>),

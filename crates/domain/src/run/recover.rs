@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::compare::UnknownCall;
 use super::settle::Written;
 use super::{Command, JobRun, RunContext};
+use crate::contact::WriteRecord;
 use crate::job::EffectState;
 use crate::ops::{AttemptSettlement, EffectSettlement};
 use crate::random::Random;
@@ -36,8 +37,9 @@ impl JobRun {
         let late_until = step.and_then(|step| self.late_until(step, UnknownCall::Interrupted, context.now));
         let compared = self.compared.is_some() && update.state.is_live();
         let state = if compared { EffectState::Rechecking } else { EffectState::Unknown };
-        let written =
+        let mut written =
             intent.map_or_else(Written::default, |effect| interrupted_effect(&effect, state, &update, late_until));
+        written.write = step.filter(|step| step.merged.is_some()).map(|step| WriteRecord::in_doubt(self.slot(step)));
         self.settle(update, written, context)
     }
 }
@@ -67,6 +69,7 @@ fn interrupted_effect(
             failure: update.failure.clone(),
         }),
         begin: None,
+        write: None,
         health: None,
     }
 }

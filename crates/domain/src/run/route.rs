@@ -57,6 +57,7 @@ pub fn reroute(job: &JobRecord, route: &StepRoute, context: RunContext) -> Settl
         fence: Fence { owner: context.term, expected: job.term },
         effect: None,
         attempt: None,
+        write: None,
         next,
         at: context.at,
     };

@@ -8,7 +8,7 @@ use super::ConfigRevision;
 use crate::event::EventOrigin;
 use crate::flow::Flow;
 use crate::outcome::{Failure, FailureClass};
-use crate::record::{EventBody, EventRecord, raw_event_ref};
+use crate::record::{EventBody, EventRecord};
 use crate::template::{Scope, TemplateProblem};
 
 /// The event, the body and the headers of its request. Under another revision than the event's own, the event is mapped again
@@ -34,7 +34,7 @@ pub fn scope_of(
             scope.set_lazy("body", move || {
                 serde_json::from_slice(&stored.raw).map_err(|error| TemplateProblem(unreadable("body", &error)))
             });
-            let stored = body.scope(raw_event_ref(event.id));
+            let stored = body.scope(event.id);
             stored.map_err(|error| unreadable_failure("normalized event", &error))?
         }
     };

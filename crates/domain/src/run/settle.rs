@@ -8,6 +8,7 @@ use super::compare::UnknownCall;
 use super::effects::{EffectEntry, error_output};
 use super::item::StepItem;
 use super::{Command, JobRun, Notice, RunContext, RunResult, Settle, StepRoute, Waiting, decide};
+use crate::contact::WriteRecord;
 use crate::job::{EffectState, JobState, Term};
 use crate::ops::{AttemptSettlement, Begin, ChargeResult, EffectSettlement, Fence, RetryCharge, Settlement};
 use crate::outcome::Failure;
@@ -49,6 +50,7 @@ pub(super) struct Written {
     pub attempt: Option<AttemptSettlement>,
     pub begin: Option<Begin>,
     pub health: Option<DestinationHealth>,
+    pub write: Option<WriteRecord>,
 }
 
 impl JobRun {
@@ -152,7 +154,8 @@ impl JobRun {
             late_until,
         };
         let update = self.decided(next, attempts, context.at);
-        let written = Written { effect: Some(effect), attempt: Some(attempt), begin, health: Some(health) };
+        let write = self.write_record(item.step(), attempt.kind, state);
+        let written = Written { effect: Some(effect), attempt: Some(attempt), begin, health: Some(health), write };
         self.settle(update, written, context)
     }
 
@@ -231,6 +234,7 @@ impl JobRun {
             fence: self.fence(context),
             effect: written.effect,
             attempt: written.attempt,
+            write: written.write,
             next: update.clone(),
             at: context.at,
         };

@@ -3,6 +3,9 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::action::Action;
 use crate::config::Config;
+use crate::contact::{
+    ContactId, ContactState, ContactView, ContactWrite, MergedWrite, Observation, ObservedValue, WriteRecord, WriteSlot,
+};
 use crate::destination::{Destination, DestinationKind, GateSettings, HttpDestination};
 use crate::event::{Audit, Event, EventId};
 use crate::job::{EffectKey, JobId, Term};
@@ -57,6 +60,7 @@ pub(super) fn step(id: &str, destination: &str, class: EffectClass) -> Step {
         undoes: None,
         policies: vec![],
         announces: None,
+        merged: None,
     }
 }
 
@@ -89,6 +93,12 @@ pub(super) struct Case {
     commands: Vec<&'static str>,
     settles: Vec<Settle>,
     context: RunContext,
+    /// The contact of the event, as the ledger has it.
+    contact: Option<ContactView>,
+    /// Parameters of every call.
+    sent: Vec<Value>,
+    /// Results of skipped effects.
+    skipped: Vec<Value>,
 }
 
 /// `crm`, where a call may be applied a minute after its time-out.
@@ -121,12 +131,7 @@ pub(super) fn case_of(worker: Worker, attributes: Value) -> Case {
         identity: Map::new(),
         attributes: attributes.as_object().cloned().unwrap(),
         routing: Map::new(),
-        audit: Audit {
-            received_at: Time(0),
-            raw_event_ref: String::new(),
-            mapping_version: "1".into(),
-            warnings: vec![],
-        },
+        audit: Audit { mapping_version: "1".into(), ..Audit::default() },
     };
     let new = crate::record::NewEvent::new(crate::record::EventDraft {
         flow: "f",
@@ -152,6 +157,9 @@ pub(super) fn case_of(worker: Worker, attributes: Value) -> Case {
         commands: vec![],
         settles: vec![],
         context: NOW,
+        contact: None,
+        sent: vec![],
+        skipped: vec![],
     }
 }
 
@@ -221,6 +229,7 @@ impl Case {
                 }
                 Command::Call(batch) => {
                     self.commands.push("call");
+                    self.sent.push(batch.calls[0].with.clone());
                     let recorded = !matches!(batch.recording[0], Recording::IfSlow(_));
                     Input::Called { outcome: self.outcomes.remove(0), recorded }
                 }
@@ -232,6 +241,15 @@ impl Case {
                     self.commands.push("settle");
                     self.settles.push(*settle);
                     Input::Settled(ChargeResult::Settled)
+                }
+                Command::ReadContact { .. } => {
+                    self.commands.push("contact");
+                    Input::Contact(self.contact.clone().map(Box::new))
+                }
+                Command::Skip(skip) => {
+                    self.commands.push("skip");
+                    self.skipped.push(skip.result.clone());
+                    Input::Skipped(true)
                 }
                 Command::RecordStep(result) => {
                     self.commands.push("record");
@@ -411,4 +429,70 @@ fn stale_write_ends_the_run() {
     let command = run.step(NOW, Input::Settled(ChargeResult::Stale));
     assert!(matches!(command, Command::Finish(result) if matches!(*result, RunResult::Reload)));
     assert_eq!(run.take_notices(), [Notice::Stale]);
+}
+
+/// A contact whose name is known, with the last confirmed write of it.
+fn contact(name: &str, write: Option<ContactWrite>) -> ContactView {
+    let value = ObservedValue { field: "attributes.name".into(), value: json!(name), trust: 50, guarded: false };
+    let mut state = ContactState::default();
+    state.observe(&Observation { values: vec![value], ..Observation::default() }, 1);
+    ContactView { id: ContactId(1), state, write }
+}
+
+/// A step that writes the name of the contact.
+fn merged_step() -> Step {
+    let name = Template::Expression(Expression::parse("event.name").unwrap());
+    let fields = Template::Map(vec![("Name".into(), name)]);
+    Step {
+        with: Template::Map(vec![("fields".into(), fields)]),
+        merged: Some(MergedWrite { parameter: "fields", all_fields: false }),
+        ..step("upsert", "crm", EffectClass::Natural)
+    }
+}
+
+#[test]
+fn merged_write_sends_the_state_of_the_contact_and_is_confirmed_once_applied() {
+    let mut case = case(worker(vec![merged_step()])).answers(done("1"));
+    case.contact = Some(contact("Ada", None));
+    case.run("crm");
+    assert_eq!(case.commands, ["contact", "call", "settle", "finish"]);
+    assert_eq!(case.sent[0]["fields"], json!({ "Name": "Ada" }));
+    let record = case.settles[0].settlement.write.clone().unwrap();
+    assert_eq!(record.slot, WriteSlot::new("w", "upsert"));
+    assert_eq!(Value::Object(record.write.unwrap().fields), json!({ "Name": "Ada" }));
+}
+
+#[test]
+fn merged_write_whose_outcome_is_unknown_is_in_doubt() {
+    let failure = Failure::new(FailureClass::Retryable, "timeout", "no answer");
+    let mut case = case(worker(vec![merged_step()])).answers(Outcome::Unsure { failure });
+    case.contact = Some(contact("Ada", None));
+    case.run("crm");
+    assert_eq!(case.settles[0].settlement.write, Some(WriteRecord::in_doubt(WriteSlot::new("w", "upsert"))));
+}
+
+#[test]
+fn job_whose_values_were_written_by_another_ends_as_coalesced() {
+    let mut first = case(worker(vec![merged_step()])).answers(done("1"));
+    first.contact = Some(contact("Ada", None));
+    first.run("crm");
+    let write = first.settles[0].settlement.write.clone().unwrap().write;
+    let mut second = case(worker(vec![merged_step()]));
+    second.contact = Some(contact("Ada", write.clone()));
+    second.run("crm");
+    assert_eq!(second.commands, ["contact", "skip", "settle", "finish"]);
+    assert_eq!(second.skipped[0]["noop"], "coalesced");
+    assert_eq!(second.loaded.job.state, JobState::Noop);
+    let mut third = case(worker(vec![merged_step()])).answers(done("1"));
+    third.contact = Some(contact("Augusta", write));
+    third.run("crm");
+    assert_eq!(third.sent[0]["fields"], json!({ "Name": "Augusta" }));
+}
+
+#[test]
+fn merged_step_of_an_event_without_a_contact_sends_its_own_values() {
+    let mut case = case(worker(vec![merged_step()])).answers(done("1"));
+    case.run("crm");
+    assert_eq!(case.commands, ["contact", "call", "settle", "finish"]);
+    assert!(case.settles[0].settlement.write.is_none());
 }

@@ -262,6 +262,9 @@ impl Store {
         let id = EventId::new(event.key, generation);
         self.last_seq += 1;
         let seq = self.last_seq;
+        if let Some(observation) = event.observation.take().filter(|_| quarantine.is_none()) {
+            event.entity = self.identify(now, &observation, seq);
+        }
         let first_job = JobId(self.last_job + 1);
         let jobs = std::mem::take(&mut event.jobs);
         let state = if quarantine.is_some() { JobState::Dead } else { JobState::Queued };

@@ -96,7 +96,7 @@ impl Store {
     }
 
     fn write_settlement(&mut self, settlement: Settlement) {
-        let Settlement { job: id, n, fence, effect, attempt, next, at } = settlement;
+        let Settlement { job: id, n, fence, effect, attempt, write, next, at } = settlement;
         self.change(id, |record| {
             (record.state, record.step, record.attempts) = (next.state, next.step, next.attempts);
             (record.due_at, record.verifying, record.failure) = (next.due_at, next.verifying, next.failure);
@@ -105,6 +105,9 @@ impl Store {
             (record.attempts_total, record.updated_at) = (n, at);
             record.finished_at = (!next.state.is_live()).then_some(at);
         });
+        if let Some(write) = write {
+            self.record_write(id, write);
+        }
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let settled = effect.clone();
         let call = attempt.as_ref().filter(|attempt| attempt.kind == AttemptKind::Call);

@@ -9,7 +9,9 @@ use std::time::Instant;
 use serde_json::Value;
 use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
+use sluice_domain::contact::ContactId;
 use sluice_domain::event::EventId;
+use sluice_domain::key::KeyDigest;
 use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::time::Time;
 use tokio::sync::watch;
@@ -269,6 +271,18 @@ impl WriteStore for Batch<'_> {
 
     fn find_keys(&mut self, lookup: &KeyLookup) -> Result<FoundKeys> {
         Ok(self.store.find_keys(lookup))
+    }
+
+    fn find_contacts(&mut self, identifiers: &Vec<KeyDigest>) -> Result<Vec<ContactId>> {
+        Ok(self.store.find_contacts(identifiers))
+    }
+
+    fn merge_contacts(&mut self, merge: &MergeContacts) -> Result<ContactChange> {
+        Ok(self.store.merge_contacts(merge))
+    }
+
+    fn split_contact(&mut self, split: &SplitContact) -> Result<ContactChange> {
+        Ok(self.store.split_contact(split))
     }
 
     /// Nothing is sealed in memory.

@@ -10,6 +10,7 @@ mod approvals;
 mod attempt;
 mod handle;
 mod history;
+mod identity;
 mod lanes;
 mod operate;
 mod policy;
@@ -90,6 +91,7 @@ pub struct Store {
     last_credential: i64,
     history: history::HistoryRows,
     alerts: BTreeMap<(AlertKind, String), Alert>,
+    contacts: identity::Contacts,
     last_seq: EventSeq,
     last_job: i64,
     term: Term,

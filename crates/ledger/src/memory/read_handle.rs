@@ -162,6 +162,22 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().contact_facts(contact, &channel, &purposes))
     }
 
+    async fn contact_of_event(&self, event: EventSeq, slot: WriteSlot) -> Result<Option<ContactView>> {
+        Ok(self.lock().contact_of_event(event, slot))
+    }
+
+    async fn contact(&self, id: ContactId) -> Result<Option<ContactRecord>> {
+        Ok(self.lock().contact(id))
+    }
+
+    async fn contacts(&self, conflicts_only: bool, page: Page) -> Result<Vec<ContactRecord>> {
+        Ok(self.lock().contacts(conflicts_only, page))
+    }
+
+    async fn contact_events(&self, id: ContactId, page: Page) -> Result<Vec<EventSeq>> {
+        Ok(self.lock().contact_events(id, page))
+    }
+
     async fn cap_used(&self, cap: CapReservation, now: Time) -> Result<u64> {
         Ok(self.lock().cap_used(&cap, now))
     }

@@ -75,6 +75,8 @@ struct InsertedJobs<'a> {
     seq: i64,
     id: EventId,
     contact: Option<i64>,
+    /// Digest as it is stored.
+    entity: u64,
     sealer: &'a Sealer,
     quarantine: Option<&'a Quarantine>,
 }
@@ -317,6 +319,7 @@ impl Batch<'_, '_> {
         let jobs = u32::try_from(event.jobs.len()).unwrap_or(u32::MAX);
         let contact = self.contact(event)?;
         let sealer = self.sealer(contact)?;
+        let (contact_id, entity) = self.entity_of(event, &entry, seq, contact)?;
         self.statements.get(StatementId::InsertEvent)?.execute(params![
             seq,
             id.0,
@@ -338,11 +341,12 @@ impl Batch<'_, '_> {
             jobs,
             entry.variant_of.map(|first| first.seq),
             contact,
-            event.signed_content.map(|content| content.0)
+            event.signed_content.map(|content| content.0),
+            contact_id
         ])?;
         let body = seal_body(&sealer, place::body(seq, id), &event.body);
         self.statements.get(StatementId::InsertBody)?.execute(params![seq, body])?;
-        let jobs_of = InsertedJobs { seq, id, contact, sealer: &sealer, quarantine: entry.quarantine };
+        let jobs_of = InsertedJobs { seq, id, contact, entity, sealer: &sealer, quarantine: entry.quarantine };
         self.insert_jobs(event, jobs_of)?;
         self.counters.next_seq += 1;
         self.counters.next_job += i64::from(jobs);
@@ -358,7 +362,7 @@ impl Batch<'_, '_> {
                 seq,
                 id,
                 generation: entry.generation,
-                entity: event.entity,
+                entity,
                 first_job: JobId(first_job),
                 variant_of: entry.variant_of.map(|first| first.seq),
             });
@@ -369,6 +373,23 @@ impl Batch<'_, '_> {
             variant_of: entry.variant_of.map(|first| first.id),
             quarantined: entry.quarantine.is_some(),
         }))
+    }
+
+    /// The contact of an event, if contacts are kept, and the entity of its jobs.
+    fn entity_of(
+        &mut self,
+        event: &KeyedEvent<'_>,
+        entry: &EventInsert<'_>,
+        seq: EventSeq,
+        contact_key: Option<i64>,
+    ) -> rusqlite::Result<(Option<i64>, u64)> {
+        match event.observation.as_deref().filter(|_| entry.quarantine.is_none()) {
+            Some(observation) => {
+                let (contact, entity) = self.identify(observation, seq, contact_key)?;
+                Ok((Some(contact), entity))
+            }
+            None => Ok((None, event.entity)),
+        }
     }
 
     fn index_event(&mut self, event: &KeyedEvent<'_>, (key, id): (KeyDigest, EventId), seq: EventSeq) {
@@ -383,7 +404,7 @@ impl Batch<'_, '_> {
     }
 
     fn insert_jobs(&mut self, event: &KeyedEvent<'_>, jobs: InsertedJobs<'_>) -> rusqlite::Result<()> {
-        let InsertedJobs { seq, id: event_id, contact, sealer, quarantine } = jobs;
+        let InsertedJobs { seq, id: event_id, contact, entity, sealer, quarantine } = jobs;
         let state = quarantine.map_or(JobState::Queued, |_| JobState::Dead);
         for (index, job) in (0..).zip(&event.jobs) {
             let id = self.counters.next_job + i64::from(index);
@@ -397,7 +418,7 @@ impl Batch<'_, '_> {
                 job.worker.as_ref(),
                 job.queue.as_ref(),
                 event.revision.as_ref(),
-                event.entity as i64,
+                entity as i64,
                 self.now.0,
                 state.code(),
                 quarantine.map(|_| self.now.0),

@@ -116,6 +116,9 @@ impl Batch<'_, '_> {
         if let Some(attempt) = &settlement.attempt {
             self.insert_attempt(&mut head, settlement, attempt, &sealer)?;
         }
+        if let Some(write) = &settlement.write {
+            self.record_write(settlement.job, write)?;
+        }
         self.settle_job(head, settlement, &sealer)
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Counters {
     pub next_job: i64,
     pub next_contact: i64,
     pub next_binding: i64,
+    pub next_contact_id: i64,
+    pub next_identifier: i64,
 }
 
 #[derive(Debug)]
@@ -44,6 +46,7 @@ pub(super) struct Batch<'a, 'c> {
     pub keys: &'a mut KeyIndex,
     pub contacts: &'a mut KeyIndex,
     pub bindings: &'a mut KeyIndex,
+    pub identifiers: &'a mut KeyIndex,
     pub counters: &'a mut Counters,
     pub names: &'a mut Names,
     pub now: Time,
@@ -53,6 +56,7 @@ pub(super) struct Batch<'a, 'c> {
     pub new_keys: Vec<(u64, i64)>,
     pub new_contacts: Vec<(u64, i64)>,
     pub new_bindings: Vec<(u64, i64)>,
+    pub new_identifiers: Vec<(u64, i64)>,
     pub contents: &'a mut ContentCache,
     pub content_undo: Vec<Undo>,
     pub source_days: BTreeMap<Arc<str>, SourceDayCounts>,

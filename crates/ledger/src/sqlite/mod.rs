@@ -17,6 +17,7 @@ mod counters;
 mod effect;
 mod event_lists;
 mod history;
+mod identity;
 mod inspect;
 mod key_index;
 mod key_store;
@@ -63,7 +64,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 21;
+const SCHEMA_VERSION: i64 = 22;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -82,10 +83,11 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0015_failure_class.sql"),
     include_str!("sql/0016_mapping_warnings.sql"),
     include_str!("sql/0017_schedule_clock.sql"),
-    include_str!("sql/0020_history.sql"),
-    include_str!("sql/0021_alerts.sql"),
-    include_str!("sql/0022_users.sql"),
-    include_str!("sql/0023_credentials.sql"),
+    include_str!("sql/0018_contacts.sql"),
+    include_str!("sql/0019_history.sql"),
+    include_str!("sql/0020_alerts.sql"),
+    include_str!("sql/0021_users.sql"),
+    include_str!("sql/0022_credentials.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

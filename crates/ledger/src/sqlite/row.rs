@@ -109,6 +109,14 @@ pub(super) mod place {
         SealContext { part: id, stable, ..SealContext::new("approval", job, column) }
     }
 
+    pub fn contact_state<'a>(id: i64) -> SealContext<'a> {
+        SealContext::new("contact", id, "sealed")
+    }
+
+    pub fn contact_write(contact: i64, slot: &[u8; 16]) -> SealContext<'_> {
+        SealContext { part: slot, ..SealContext::new("contact_write", contact, "sealed") }
+    }
+
     pub fn suppression_label<'a>(id: i64) -> SealContext<'a> {
         SealContext::new("suppression", id, "label")
     }

@@ -4,7 +4,9 @@ use rusqlite::params;
 use serde_json::Value;
 use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
+use sluice_domain::contact::ContactId;
 use sluice_domain::event::EventId;
+use sluice_domain::key::KeyDigest;
 use sluice_domain::replay::Reapply;
 use sluice_domain::time::Time;
 
@@ -149,6 +151,18 @@ impl WriteStore for Batch<'_, '_> {
 
     fn find_keys(&mut self, lookup: &KeyLookup) -> Result<FoundKeys> {
         self.look_up_keys(lookup)
+    }
+
+    fn find_contacts(&mut self, identifiers: &Vec<KeyDigest>) -> Result<Vec<ContactId>> {
+        self.contacts_with(identifiers)
+    }
+
+    fn merge_contacts(&mut self, merge: &MergeContacts) -> Result<ContactChange> {
+        self.merge_contact(merge)
+    }
+
+    fn split_contact(&mut self, split: &SplitContact) -> Result<ContactChange> {
+        self.split_contact_off(split)
     }
 
     fn rotate(&mut self, rotate: &Rotate) -> Result<u64> {

@@ -48,6 +48,7 @@ pub(crate) struct Writer {
     key_store: Arc<KeyStore>,
     pub(super) keys: KeyIndex,
     pub(super) contacts: KeyIndex,
+    pub(super) identifiers: KeyIndex,
     pub(super) bindings: KeyIndex,
     contents: ContentCache,
     names: Names,
@@ -96,6 +97,7 @@ impl Writer {
             keys: load_keys(&connection, options.recent_keys_max)?,
             contacts: load_contacts(&connection, options.recent_keys_max)?,
             bindings: load_bindings(&connection, options.recent_keys_max)?,
+            identifiers: load_identifiers(&connection, options.recent_keys_max)?,
             contents: ContentCache::load(&connection)?,
             names: Names::default(),
             counters: load_counters(&connection)?,
@@ -193,6 +195,7 @@ impl Writer {
             keys: &mut self.keys,
             contacts: &mut self.contacts,
             bindings: &mut self.bindings,
+            identifiers: &mut self.identifiers,
             counters: &mut self.counters,
             names: &mut self.names,
             now: at,
@@ -200,6 +203,7 @@ impl Writer {
             new_keys: Vec::new(),
             new_contacts: Vec::new(),
             new_bindings: Vec::new(),
+            new_identifiers: Vec::new(),
             contents: &mut self.contents,
             content_undo: Vec::new(),
             source_days: BTreeMap::new(),
@@ -220,21 +224,19 @@ impl Writer {
                 _ => Ok(()),
             });
         let Batch { inserted, new_keys, new_contacts, new_bindings, content_undo, key_changes, change_seq, .. } = batch;
+        let new_identifiers = batch.new_identifiers;
         match result {
             Ok(()) => {
                 self.term_recorded = true;
-                if let Some(seq) = change_seq {
-                    self.changes.send_replace(seq);
-                }
+                let _previous = change_seq.map(|seq| self.changes.send_replace(seq));
                 self.key_store.commit(key_changes);
                 self.contents.trim();
                 self.compaction_paused &= new_keys.is_empty();
                 Ok(Committed { inserted, at })
             }
             Err(error) => {
-                new_keys.into_iter().for_each(|(prefix, seq)| self.keys.forget(prefix, seq));
-                new_contacts.into_iter().for_each(|(prefix, id)| self.contacts.forget(prefix, id));
-                new_bindings.into_iter().for_each(|(prefix, id)| self.bindings.forget(prefix, id));
+                let indexes = [&mut self.keys, &mut self.contacts, &mut self.bindings, &mut self.identifiers];
+                forget(indexes, [new_keys, new_contacts, new_bindings, new_identifiers]);
                 content_undo.into_iter().rev().for_each(|undo| self.contents.undo(undo));
                 self.contents.undo_widening(window_before);
                 self.counters = before;
@@ -354,7 +356,16 @@ fn load_counters(connection: &Connection) -> rusqlite::Result<Counters> {
         next_job: after(include_str!("sql/last_job.sql"))?,
         next_contact: after(include_str!("sql/last_contact.sql"))?,
         next_binding: after(include_str!("sql/last_key_binding.sql"))?,
+        next_contact_id: after(include_str!("sql/last_contact_id.sql"))?,
+        next_identifier: after(include_str!("sql/last_identifier.sql"))?,
     })
+}
+
+/// Removes what a rolled-back batch has inserted into the indexes.
+fn forget(indexes: [&mut KeyIndex; 4], inserted: [Vec<(u64, i64)>; 4]) {
+    for (index, inserted) in indexes.into_iter().zip(inserted) {
+        inserted.into_iter().for_each(|(prefix, id)| index.forget(prefix, id));
+    }
 }
 
 pub(super) fn load_keys(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
@@ -367,6 +378,10 @@ pub(super) fn load_contacts(connection: &Connection, recent_max: Option<usize>) 
 
 pub(super) fn load_bindings(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
     KeyIndex::load(connection, &key_index::BINDINGS, recent_max.unwrap_or(key_index::RECENT_BINDINGS_MAX))
+}
+
+pub(super) fn load_identifiers(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
+    KeyIndex::load(connection, &key_index::IDENTIFIERS, recent_max.unwrap_or(key_index::RECENT_CONTACTS_MAX))
 }
 
 /// For an operation that was not written.

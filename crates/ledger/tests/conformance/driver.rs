@@ -352,6 +352,7 @@ pub fn settlement(job: JobId, n: u32, state: JobState) -> Settlement {
             outcome,
             failure: (!finished).then(failure),
         }),
+        write: None,
         next: JobUpdate {
             state,
             step: u32::from(finished),

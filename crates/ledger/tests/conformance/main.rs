@@ -9,6 +9,7 @@ mod alerts;
 mod attempt;
 mod backlog;
 mod budget;
+mod contacts;
 mod driver;
 mod fencing;
 #[path = "../fixtures/mod.rs"]
@@ -224,6 +225,17 @@ macro_rules! suite {
                 questions_are_listed_newest_first
                 an_answer_between_asking_and_waiting_is_not_lost
                 safe_mode_begins_and_ends_with_a_line_in_the_audit_trail
+            ]
+            contacts [
+                every_identifier_leads_to_one_contact_and_one_lane
+                an_event_without_an_observation_has_no_contact
+                a_repeat_says_nothing_about_a_contact
+                contacts_are_known_after_a_restart_and_after_they_left_memory
+                an_event_that_links_two_contacts_is_a_conflict_and_merges_nothing
+                a_merge_is_one_lane_and_one_state_and_a_split_takes_it_back
+                only_so_many_contacts_become_one
+                a_confirmed_write_is_kept_until_it_is_in_doubt
+                a_replayed_job_keeps_its_contact
             ]
             lifecycle [
                 a_ledger_that_is_open_cannot_be_opened_again

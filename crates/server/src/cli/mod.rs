@@ -14,6 +14,7 @@ mod check;
 mod clash;
 mod clock;
 mod connectors;
+mod contacts;
 mod control;
 mod destination;
 mod dlq;
@@ -95,6 +96,10 @@ pub enum NodeCommand {
     Resume(control::Resume),
     /// List and decide approvals
     Approvals(approvals::Approvals),
+    /// List, show, merge and split contacts
+    Contacts(contacts::ContactsCommand),
+    /// Show everything that happened to an event or a person
+    Trace(contacts::TraceCommand),
     /// Manage the list of suppressed contacts
     Suppress(guards::SuppressCommand),
     /// Turn safe mode on or off: safer messages, stricter policies or held jobs
@@ -145,6 +150,8 @@ impl NodeCommand {
             NodeCommand::Pause(command) => command.run(),
             NodeCommand::Resume(command) => command.run(),
             NodeCommand::Approvals(command) => command.run(),
+            NodeCommand::Contacts(command) => command.run(),
+            NodeCommand::Trace(command) => command.run(),
             NodeCommand::Suppress(command) => command.run(),
             NodeCommand::SafeMode(command) => command.run(),
             NodeCommand::Reload(command) => command.run(),

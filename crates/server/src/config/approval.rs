@@ -73,6 +73,7 @@ pub(super) fn message(
         on_error: OnError::Continue,
         announces: Some(asks.id.clone()),
         policies: vec![],
+        merged: None,
         ..asks.clone()
     })
 }

@@ -12,6 +12,7 @@ use sluice_domain::script::Runtime;
 use sluice_domain::worker::{Queue, Worker};
 
 use super::answers;
+use super::contacts;
 use super::cross_checks;
 use super::declarations::{Declarations, Placed, SourceLocation, add};
 use super::destination::{self, built_in};
@@ -121,6 +122,7 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
     if !names.incomplete {
         cross_checks::check_playbooks(&diagnostics, &flows, &workers);
         cross_checks::check_pulls(&diagnostics, &names, &workers);
+        contacts::check(&diagnostics, &names, &flows, &workers);
         field_reads::check(&diagnostics, files, &names.messages, &flows, &workers);
     }
     let usable = !diagnostics.has_errors() && files.problems().is_empty();
@@ -181,6 +183,9 @@ fn read_sections(diagnostics: &Diagnostics<'_>, documents: &[Document<'_>], name
         }
         if let Some(section) = document.node.get("policies").filter(|section| !section.is_null()) {
             policy::read_all(report, section, names);
+        }
+        if let Some(section) = document.node.get("contacts").filter(|section| !section.is_null()) {
+            contacts::read(report, section, names);
         }
     }
     for (file, dead) in dead_letters {
@@ -285,6 +290,7 @@ fn join(
     let mut config = Config { revision: Revision::of(files.iter()), directory, ..Config::default() };
     config.flows = flows.into_iter().map(|(name, flow)| (name, flow.value)).collect();
     config.messages = names.messages;
+    config.contacts = names.contacts.map(|contacts| contacts.value.into_rules());
     config.policies = policy::join(names.policies);
     config.queues = names.queues.into_iter().map(|(name, queue)| (name, queue.value)).collect();
     config.destinations =

@@ -10,6 +10,7 @@ use sluice_domain::template::Messages;
 use sluice_domain::worker::Queue;
 
 use super::catalogue::Catalogue;
+use super::contacts::ReadContacts;
 use super::diagnostics::Report;
 use super::node::Span;
 
@@ -46,6 +47,7 @@ pub(super) struct Declarations {
     pub(super) destinations: BTreeMap<String, Placed<Option<Destination>>>,
     /// `None` could not be read.
     pub(super) policies: BTreeMap<String, Placed<Option<Arc<Policy>>>>,
+    pub(super) contacts: Option<Placed<ReadContacts>>,
     /// Default retry policy.
     pub(super) retry: Option<Placed<RetryPolicy>>,
     pub(super) messages: Messages,

@@ -31,6 +31,7 @@ pub(super) static DOCUMENT: SectionSpec = SectionSpec {
             ValueType::Described("a map of names to policies, or a list of them"),
             "Rules that are evaluated before an effect is sent.",
         ),
+        key("contacts", ValueType::Table("contacts"), "Keeps one contact for each person; at most one such section."),
     ],
     later: &["alerts"],
     rules: &[],
@@ -47,11 +48,12 @@ pub(super) static POLICY: SectionSpec = SectionSpec {
 /// Keys that determine a worker.
 const WORK: [&str; 3] = ["consumes", "on", "schedule"];
 /// Keys of sections.
-const SECTIONS: [&str; 4] = ["queues", "destinations", "policies", "alerts"];
+const SECTIONS: [&str; 5] = ["queues", "destinations", "policies", "contacts", "alerts"];
 /// Keys that determine a document of a connector.
 const CONNECTORS: [&str; 2] = ["connector", "answers"];
 /// Keys that determine the kind of a document, for hints.
-const KINDS: [&str; 7] = ["triggers", "consumes", "schedule", "queues", "destinations", "policies", "retry"];
+const KINDS: [&str; 8] =
+    ["triggers", "consumes", "schedule", "queues", "destinations", "policies", "contacts", "retry"];
 /// Keys of flows and workers that do not determine the kind.
 const MARKS: [&str; 5] = ["steps", "run", "event", "responses", "concurrency"];
 

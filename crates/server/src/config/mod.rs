@@ -15,6 +15,7 @@ mod connector;
 mod connector_action;
 mod connector_destination;
 mod connector_failure;
+mod contacts;
 mod cross_checks;
 mod declarations;
 mod destination;

@@ -7,8 +7,9 @@ use sluice_domain::verify::{FieldLocation, Scheme, preset};
 use super::pages::{POLICIES, STEPS};
 use super::table::{Absent, SectionSpec};
 use super::{
-    answers, body, connector, connector_action, connector_failure, destination, destination_kinds, document, event,
-    failure_rules, field_mapping, flow, foreach, key, policy, queue, retry, safe_mode, step, trigger, verify, worker,
+    answers, body, connector, connector_action, connector_failure, contacts, destination, destination_kinds, document,
+    event, failure_rules, field_mapping, flow, foreach, key, policy, queue, retry, safe_mode, step, trigger, verify,
+    worker,
 };
 
 /// All section specs, in page order.
@@ -55,6 +56,10 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &policy::QUIET_HOURS,
         &policy::SUPPRESSION,
         &policy::LIMIT,
+        &contacts::CONTACTS,
+        &contacts::IDENTIFIER,
+        &contacts::SOURCE_TRUST,
+        &contacts::FIELD_TRUST,
         &queue::QUEUE,
         &destination::DESTINATION,
         &destination::BREAKER,

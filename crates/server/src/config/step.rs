@@ -10,6 +10,7 @@ use sluice_domain::template::Template;
 use sluice_domain::worker::{LaneOrder, OnError, Step};
 
 use super::approval;
+use super::contacts;
 use super::declarations::Declarations;
 use super::destination::TIMEOUT;
 use super::diagnostics::Report;
@@ -60,10 +61,16 @@ pub(super) static STEP: SectionSpec = SectionSpec {
         ),
         key(
             "order",
-            ValueType::OneOf(&["fifo", "none"]),
-            "fifo: jobs of one entity run this step one at a time, in order of acceptance. none: no order.",
+            ValueType::OneOf(&["fifo", "latest", "none"]),
+            "fifo: jobs of one entity run this step one at a time, in order of acceptance. latest: the same, and the merged state of the contact is written instead of the values of the event; a job whose values were written by another one is a no-op. none: no order.",
         )
         .or("fifo"),
+        key(
+            "fields",
+            ValueType::OneOf(&["changed", "all"]),
+            "For `order: latest`. changed: send the fields that changed since the last confirmed write. all: send every field; postgres.upsert always does.",
+        )
+        .or("changed"),
         key(
             "queue",
             ValueType::Described("the name of a queue, or a map with name, body_from and key_from"),
@@ -255,7 +262,8 @@ fn read_one(
             )
             .hint("move `policy:` to an external step");
     }
-    let step = Step { order, retry, foreach, pace, on_error, policies, ..step };
+    let merged = contacts::merged_write(&fields, step.action, names);
+    let step = Step { order, retry, foreach, pace, on_error, policies, merged, ..step };
     if step.action == Action::ApprovalRequest {
         read.steps.extend(approval::message(report, &step, fields.node("with"), names, visible));
     }
@@ -334,6 +342,7 @@ fn read_body(
         undoes: None,
         policies: vec![],
         announces: None,
+        merged: None,
     };
     if let Some(node) = foreach::queueing(fields, action) {
         let with = foreach::queue(report, action, node, visible, names);

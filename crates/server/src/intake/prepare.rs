@@ -7,6 +7,7 @@ use hyper::header::HeaderName;
 use hyper::{HeaderMap, StatusCode};
 use serde::Serializer;
 use serde_json::Value;
+use sluice_domain::contact::Observation;
 use sluice_domain::event::{Event, EventId, EventOrigin, MappingProblem};
 use sluice_domain::flow::{ContentDedup, Enqueue, Flow, Idempotency, OnClash, OnMismatch};
 use sluice_domain::key::{self, DerivedKey, KeyContext, KeyDigest, KeyProblem};
@@ -191,7 +192,8 @@ impl<'f> Request<'_, 'f> {
         if let Some((_, problem)) = flaw.as_ref().filter(|_| !self.keeps_flawed()) {
             return Err(problem.clone());
         }
-        flaw = flaw.or_else(|| self.missing_identity(&event));
+        let (observation, unidentified) = self.observe(&event);
+        flaw = flaw.or_else(|| self.missing_identity(&event)).or(unidentified);
         let queues = match self.queues(&mut scope, &event) {
             Ok(queues) => queues,
             Err(problem) if flaw.is_none() && !self.keeps_flawed() => return Err(problem),
@@ -207,7 +209,7 @@ impl<'f> Request<'_, 'f> {
             flow.idempotency.owns_signed_content.then(|| self.signed_content(&scope, &event, fingerprint));
         let headers = headers.to_string();
         let parts = Parts { key: &key, event: &event, jobs, fingerprint, signed_content, headers, raw, quarantine };
-        let new = self.new_event(parts);
+        let new = self.new_event(parts, observation);
         let payload = scope.take("body").unwrap_or_default();
         Ok(Prepared { key, event, queues, payload, new })
     }
@@ -248,7 +250,26 @@ impl<'f> Request<'_, 'f> {
         Some((FailureClass::Identity, problem))
     }
 
-    fn new_event(&self, parts: Parts<'_>) -> NewEvent {
+    /// What the event says about its contact, if contacts are kept. An event whose identity fields identify nobody is a flaw where
+    /// the flow requires an identity.
+    fn observe(&self, event: &Event) -> (Option<Box<Observation>>, Option<Flaw>) {
+        let Some(rules) = self.live.config.contacts.as_ref().filter(|_| !event.identity.is_empty()) else {
+            return (None, None);
+        };
+        let observation = rules.observe(event);
+        if !observation.identifiers.is_empty() {
+            return (Some(Box::new(observation)), None);
+        }
+        if !self.flow.admission.requires_identity() {
+            return (None, None);
+        }
+        let names: Vec<&str> = rules.identifiers.iter().map(|rule| rule.field.as_str()).collect();
+        let detail = format!("no identifier of a contact: none of {} has a usable value", names.join(", "));
+        let problem = HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, IDENTITY_MISSING, detail);
+        (None, Some((FailureClass::Identity, problem)))
+    }
+
+    fn new_event(&self, parts: Parts<'_>, observation: Option<Box<Observation>>) -> NewEvent {
         let Request { live, flow, arrival } = self;
         let Parts { key, event, jobs, fingerprint, signed_content, headers, raw, quarantine } = parts;
         let adjacent = |text: &String| KeyDigest::new(TENANT, &flow.name, text);
@@ -278,6 +299,8 @@ impl<'f> Request<'_, 'f> {
                 ContentDedup::Always(window) => Some(window),
                 ContentDedup::WithoutOwnId => (key.by_content || key.rank > 0).then_some(Idempotency::CONTENT_WINDOW),
             },
+            // A quarantined event says nothing: an operator has not looked at it yet.
+            observation: observation.filter(|_| quarantine.is_none()),
             quarantine,
             ..new
         }

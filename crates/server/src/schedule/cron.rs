@@ -116,6 +116,8 @@ fn event(live: &LoadedRevision, worker: &Worker, schedule: &Schedule, slot: Time
     let flow = format!("schedule:{}", worker.name);
     let digest = KeyDigest::new(TENANT, &flow, &key_text);
     let body = json!({ "worker": worker.name, "slot": slot });
+    let mut audit = Audit { received_at: now, mapping_version: "1".into(), ..Audit::default() };
+    audit.locate(EventDraft::event_id(&flow, &key_text));
     let normalized = Event {
         schema_version: "1.0".into(),
         event_id: key_text.clone(),
@@ -126,12 +128,7 @@ fn event(live: &LoadedRevision, worker: &Worker, schedule: &Schedule, slot: Time
         identity: Map::new(),
         attributes: body.as_object().cloned().unwrap_or_default(),
         routing: Map::new(),
-        audit: Audit {
-            received_at: now,
-            raw_event_ref: EventDraft::raw_event_ref(&flow, &key_text),
-            mapping_version: "1".into(),
-            warnings: vec![],
-        },
+        audit,
     };
     let gap = schedule.next(slot).map_or(Duration::ZERO, |next| next.since(slot));
     let event = NewEvent::new(EventDraft {

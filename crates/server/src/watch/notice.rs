@@ -63,6 +63,8 @@ impl Notice {
             "since": self.since,
             "runbook": self.kind.runbook(),
         });
+        let mut audit = Audit { received_at: now, mapping_version: "1".into(), ..Audit::default() };
+        audit.locate(EventDraft::event_id(SOURCE, &self.key_text));
         let normalized = Event {
             schema_version: "1.0".into(),
             event_id: self.key_text.clone(),
@@ -73,12 +75,7 @@ impl Notice {
             identity: Map::new(),
             attributes: body.as_object().cloned().unwrap_or_default(),
             routing: Map::new(),
-            audit: Audit {
-                received_at: now,
-                raw_event_ref: EventDraft::raw_event_ref(SOURCE, &self.key_text),
-                mapping_version: "1".into(),
-                warnings: vec![],
-            },
+            audit,
         };
         let digest = KeyDigest::new(TENANT, SOURCE, &self.key_text);
         let event = NewEvent::new(EventDraft {

@@ -43,6 +43,7 @@ async fn perform_one(context: &WorkContext, members: &[Member], command: Command
         Command::ReadContactFacts { contact, channel, purposes } => {
             Input::ContactFacts(ledger.contact_facts(contact, channel, purposes).await?)
         }
+        Command::ReadContact { seq, slot } => Input::Contact(ledger.contact_of_event(seq, slot).await?.map(Box::new)),
         Command::ReadCapUsed(cap) => Input::CapUsed(ledger.cap_used(cap, context.clock.ledger_time()).await?),
         Command::RecordStep(result) => Input::Recorded(ledger.record_step(*result).await?),
         Command::SetMark(mark) => Input::Marked(ledger.set_mark(*mark).await?),

@@ -4,6 +4,7 @@
 
 mod any_text;
 mod connectors;
+mod contacts;
 mod crm;
 mod declared;
 mod editor;

@@ -10,6 +10,7 @@ mod backlogs;
 mod batches;
 mod bound;
 mod connectors;
+mod contacts;
 mod crash;
 mod declared;
 mod effects;

@@ -36,7 +36,7 @@ impl JobRun {
         let route = self.route_here();
         (next.destination, next.order) = (route.destination, route.order);
         let (job, n, fence, at) = (self.job.id, self.job.attempts_total, self.fence(context), context.at);
-        let waits = Some(Settlement { job, n, fence, effect: None, attempt: None, next, at });
+        let waits = Some(Settlement { job, n, fence, effect: None, attempt: None, write: None, next, at });
         let request = RequestApproval { waits, ..request };
         InternalOutcome::ask(Command::RequestApproval(Box::new(request)), InternalStep::Approval)
     }

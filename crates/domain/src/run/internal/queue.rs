@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::super::item::StepItem;
 use super::super::{Command, JobRun, Notice, Requeue, RunContext, first_route};
 use super::{InternalOutcome, InternalStep, bad_parameter};
+use crate::contact::Observation;
 use crate::event::{Event, EventId, scalar};
 use crate::flow::Idempotency;
 use crate::job::{JobId, JobState};
@@ -102,14 +103,18 @@ impl JobRun {
             normalized.attributes = members.clone();
         }
         let flow = format!("queue:{queue}");
-        normalized.audit.raw_event_ref = EventDraft::raw_event_ref(&flow, key);
+        normalized.audit.locate(EventDraft::event_id(&flow, key));
         // With their routes, so that jobs of one entity keep their order whichever way they were accepted.
         let mut scope = Scope::new();
         scope.set("event", normalized.to_scope());
         scope.set("body", body.clone());
         let consumers = self.config.active.config.consumers(queue);
         let jobs = consumers.map(|worker| worker.new_job().routed(first_route(worker, &scope))).collect();
-        Ok(NewEvent::new(EventDraft {
+        // It leads to the contact of its event. The values were observed with that one.
+        let observation = self.config.active.config.contacts.as_ref().map(|rules| rules.observe(&normalized));
+        let observation = observation.filter(|observation| !observation.identifiers.is_empty());
+        let observation = observation.map(|observation| Box::new(Observation { values: vec![], ..observation }));
+        let new = NewEvent::new(EventDraft {
             flow: &flow,
             source: &self.event.source,
             expires_at: context.at + Idempotency::TTL,
@@ -120,6 +125,7 @@ impl JobRun {
             raw: body.to_string().into_bytes(),
             event: &normalized,
             jobs,
-        }))
+        });
+        Ok(NewEvent { observation, ..new })
     }
 }

@@ -1,5 +1,5 @@
 //! Index from key prefix to sequence number: of idempotency keys and signed contents to events, of contact digests to contacts,
-//! and of the keys of duplicates to their bindings.
+//! of identifiers to their links, and of the keys of duplicates to their bindings.
 //!
 //! A unique B-tree index over random keys would limit an embedded store: every insert touches another page. This is a small LSM
 //! tree instead. The newest keys are in a memtable, rebuilt from the rows of events and contacts at start. Older keys are in
@@ -19,7 +19,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use run::{KeyEntry, Run, RunWriter};
 use rusqlite::{Connection, params};
-pub(super) use tables::{BINDINGS, CONTACTS, EVENTS, Tables};
+pub(super) use tables::{BINDINGS, CONTACTS, EVENTS, IDENTIFIERS, Tables};
 
 /// Keys in memory before they are frozen into a run. About 9 MiB.
 pub(super) const RECENT_KEYS_MAX: usize = 256 * 1024;

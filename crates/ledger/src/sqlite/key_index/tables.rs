@@ -37,6 +37,15 @@ pub(in crate::sqlite) static BINDINGS: LazyLock<Tables> = LazyLock::new(|| {
     Tables::named("binding_", include_str!("../sql/bindings_after.sql"), include_str!("../sql/has_bindings.sql"))
 });
 
+/// The digests of identifiers.
+pub(in crate::sqlite) static IDENTIFIERS: LazyLock<Tables> = LazyLock::new(|| {
+    Tables::named(
+        "identifier_",
+        include_str!("../sql/identifiers_after.sql"),
+        include_str!("../sql/has_identifiers.sql"),
+    )
+});
+
 impl Tables {
     fn named(prefix: &str, rows_after: &'static str, has_rows: &'static str) -> Tables {
         let named = |sql: &str| sql.replace("key_", prefix);

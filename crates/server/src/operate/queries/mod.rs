@@ -4,6 +4,7 @@ pub(super) mod approvals;
 pub(super) mod change;
 mod clash;
 mod clock;
+mod contacts;
 mod destinations;
 mod events;
 mod guards;
@@ -17,11 +18,15 @@ mod workers;
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use sluice_domain::access::Permission;
+use sluice_domain::event::Audit;
 use sluice_domain::mask;
 use sluice_domain::time::Time;
 use sluice_domain::verify::Scheme;
 use sluice_ledger::{AuditEntry, JobFilter, ListedEvent, Page};
+
+pub(super) use contacts::contact_id;
 
 use super::commands::need;
 use super::operator::{OperateError, Operator, job_id};
@@ -73,8 +78,11 @@ impl Operator {
         let (normalized, raw, headers) = match shown {
             Some(mut shown) => {
                 // The id was unknown when the event was created.
-                if let Some(reference) = shown.normalized.pointer_mut("/audit/raw_event_ref") {
-                    *reference = format!("ledger://events/{}/raw", event.id).into();
+                if let Some(members) = shown.normalized.get_mut("audit").and_then(Value::as_object_mut) {
+                    let mut audit = Audit::default();
+                    audit.locate(event.id);
+                    members.insert("raw_event_ref".to_owned(), audit.raw_event_ref.into());
+                    members.insert("normalized_event_ref".to_owned(), audit.normalized_event_ref.into());
                 }
                 (Some(shown.normalized), Some(shown.raw), Some(shown.headers))
             }

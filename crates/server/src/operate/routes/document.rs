@@ -3,8 +3,8 @@
 use utoipa::OpenApi;
 
 use super::{
-    access, alerts, approvals, change, clock, dead_letters, endpoints, events, guards, history, jobs, keys, node,
-    pauses, replays, stream,
+    access, alerts, approvals, change, clock, contacts, dead_letters, endpoints, events, guards, history, jobs, keys,
+    node, pauses, replays, stream,
 };
 
 #[derive(OpenApi)]
@@ -74,7 +74,12 @@ use super::{
         access::revoke_token,
         access::sessions,
         access::revoke_session,
-        access::add_link
+        access::add_link,
+        contacts::list,
+        contacts::show,
+        contacts::merge,
+        contacts::split,
+        contacts::trace
     )
 )]
 struct Document;

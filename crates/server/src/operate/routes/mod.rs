@@ -5,6 +5,7 @@ mod alerts;
 mod approvals;
 mod change;
 mod clock;
+mod contacts;
 mod dead_letters;
 mod document;
 mod endpoints;
@@ -91,6 +92,7 @@ fn node_routes() -> Router<Operator> {
         .route("/reload", post(node::reload))
         .route("/approvals", get(approvals::list).post(approvals::decide_many))
         .route("/approvals/{id}", get(approvals::show).post(approvals::decide_one))
+        .merge(contacts::routes())
         .route("/suppressions", get(guards::suppressions).post(guards::suppress))
         .route("/safe-mode", get(guards::safe_modes).post(guards::set_safe_mode))
         .route("/plan", post(change::plan_route).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))

@@ -1,0 +1,231 @@
+//! The `contacts:` section: which fields identify a contact, and how far sources are trusted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::identity::Identifier;
+use super::{Observation, ObservedValue, VALUE_BYTES_MAX};
+use crate::event::{Event, scalar};
+use crate::key::{KeyDigest, TENANT};
+use crate::normalize;
+
+/// Trust of a source that is not named.
+pub const TRUST_DEFAULT: u8 = 50;
+pub const TRUST_MAX: u8 = 100;
+
+/// How events become contacts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContactRules {
+    /// In the order of precedence.
+    pub identifiers: Vec<IdentifierRule>,
+    /// Trust of every source that is not named.
+    pub trust: u8,
+    pub sources: BTreeMap<String, SourceTrust>,
+    /// Identity fields that a newer value may replace.
+    pub replaceable: BTreeSet<String>,
+}
+
+/// An identity field that identifies a contact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentifierRule {
+    /// Name of the identity field.
+    pub field: String,
+    /// The same value from two sources means the same contact. Always so for email addresses and phone numbers.
+    pub shared: bool,
+}
+
+/// How far a source is trusted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceTrust {
+    pub trust: Option<u8>,
+    /// By the name of the field.
+    pub fields: BTreeMap<String, u8>,
+}
+
+/// What the value of an identity field is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IdentifierKind {
+    Email,
+    Phone,
+    Id,
+}
+
+impl IdentifierRule {
+    pub fn new(field: &str) -> IdentifierRule {
+        IdentifierRule { field: field.to_owned(), shared: false }
+    }
+
+    fn kind(&self) -> IdentifierKind {
+        match self.field.as_str() {
+            "email" => IdentifierKind::Email,
+            "phone" | "phone_e164" => IdentifierKind::Phone,
+            _ => IdentifierKind::Id,
+        }
+    }
+
+    /// The kind as it is stored and shown. An id counts for its source, unless it is shared.
+    fn kind_name(&self, source: &str) -> String {
+        match self.kind() {
+            IdentifierKind::Email => "email".to_owned(),
+            IdentifierKind::Phone => "phone".to_owned(),
+            IdentifierKind::Id if self.shared => self.field.clone(),
+            IdentifierKind::Id => format!("{} of {source}", self.field),
+        }
+    }
+
+    /// The identifier of this text. `None` for a phone number without country code: another person may have it elsewhere.
+    pub fn identifier(&self, source: &str, text: &str) -> Option<Identifier> {
+        let text = text.trim();
+        let value = match self.kind() {
+            IdentifierKind::Email => Some(normalize::email(text)).filter(|email| email.contains('@')),
+            IdentifierKind::Phone => Some(normalize::e164(text, None)).filter(|phone| phone.starts_with('+')),
+            IdentifierKind::Id => Some(text.to_owned()).filter(|text| !text.is_empty()),
+        };
+        let kind = self.kind_name(source);
+        let digest = KeyDigest::new(TENANT, &format!("identifier:{kind}"), &value?);
+        Some(Identifier { kind, digest, single: self.kind() == IdentifierKind::Id })
+    }
+}
+
+impl ContactRules {
+    /// What an event says about its contact. Its identifiers are empty if it identifies none.
+    pub fn observe(&self, event: &Event) -> Observation {
+        let mut identifiers: Vec<Identifier> = Vec::with_capacity(self.identifiers.len());
+        for rule in &self.identifiers {
+            let text = event.identity.get(&rule.field).and_then(scalar);
+            if let Some(identifier) = text.and_then(|text| rule.identifier(&event.source, &text))
+                && !identifiers.iter().any(|other| other.digest == identifier.digest)
+            {
+                identifiers.push(identifier);
+            }
+        }
+        let mut values = Vec::with_capacity(event.identity.len() + event.attributes.len());
+        for (section, members) in [("identity", &event.identity), ("attributes", &event.attributes)] {
+            values.extend(self.values(section, members, &event.source));
+        }
+        Observation {
+            identifiers,
+            values,
+            source: Arc::from(event.source.as_str()),
+            occurred_at: event.occurred_at,
+            received_at: event.audit.received_at,
+        }
+    }
+
+    fn values<'a>(
+        &'a self,
+        section: &'a str,
+        members: &'a Map<String, Value>,
+        source: &'a str,
+    ) -> impl Iterator<Item = ObservedValue> + 'a {
+        let said = members.iter().filter(|(_, value)| says_something(value));
+        said.map(move |(name, value)| ObservedValue {
+            field: format!("{section}.{name}"),
+            value: value.clone(),
+            trust: self.trust(source, name),
+            guarded: section == "identity" && !self.replaceable.contains(name),
+        })
+    }
+
+    /// Trust of a source for a field.
+    pub fn trust(&self, source: &str, field: &str) -> u8 {
+        let of_source = self.sources.get(source);
+        let of_field = of_source.and_then(|of_source| of_source.fields.get(field).copied());
+        of_field.or_else(|| of_source.and_then(|of_source| of_source.trust)).unwrap_or(self.trust)
+    }
+
+    /// Every identifier that a text may be: an address, a number or an id of one of the sources.
+    pub fn identifiers_named<'a>(&self, text: &str, sources: impl IntoIterator<Item = &'a str>) -> Vec<Identifier> {
+        let mut identifiers: Vec<Identifier> = Vec::new();
+        for source in sources {
+            for identifier in self.identifiers.iter().filter_map(|rule| rule.identifier(source, text)) {
+                if !identifiers.contains(&identifier) {
+                    identifiers.push(identifier);
+                }
+            }
+        }
+        identifiers
+    }
+}
+
+/// Null and blank text say nothing about a field; a value that is too long is not merged.
+fn says_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::String(text) => !text.trim().is_empty() && text.len() <= VALUE_BYTES_MAX,
+        Value::Array(_) | Value::Object(_) => value.to_string().len() <= VALUE_BYTES_MAX,
+        Value::Bool(_) | Value::Number(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Audit;
+    use crate::time::Time;
+    use serde_json::json;
+
+    fn event(source: &str, identity: Value) -> Event {
+        let members = |value: Value| value.as_object().cloned().unwrap_or_default();
+        Event {
+            schema_version: "1.0".to_owned(),
+            event_id: "x".to_owned(),
+            event_type: "lead.created".to_owned(),
+            source: source.to_owned(),
+            occurred_at: None,
+            idempotency_key: "k".to_owned(),
+            identity: members(identity),
+            attributes: members(json!({"first_name": "Ada", "last_name": " ", "age": null, "long": "x".repeat(5_000)})),
+            routing: Map::new(),
+            audit: Audit { received_at: Time(5), ..Audit::default() },
+        }
+    }
+
+    fn rules() -> ContactRules {
+        ContactRules {
+            identifiers: ["external_id", "email", "phone_e164", "phone"].map(IdentifierRule::new).to_vec(),
+            trust: TRUST_DEFAULT,
+            ..ContactRules::default()
+        }
+    }
+
+    #[test]
+    fn identifiers_are_normalized_and_ids_count_for_their_source() {
+        let of = |source: &str, identity| rules().observe(&event(source, identity)).identifiers;
+        let a = of("shop", json!({"external_id": 7, "email": " Ada@X.org", "phone": "+1 (415) 555-0123"}));
+        let b = of("forms", json!({"external_id": "7", "email": "ada@x.org", "phone_e164": "+14155550123"}));
+        assert_eq!((a.len(), b.len()), (3, 3));
+        assert_ne!(a[0], b[0], "two sources count their ids apart");
+        assert_eq!((&a[1], &a[2]), (&b[1], &b[2]));
+        assert!(a[0].single && !a[1].single);
+        let shared = IdentifierRule { shared: true, ..IdentifierRule::new("external_id") };
+        assert_eq!(shared.identifier("shop", "7"), shared.identifier("forms", "7"));
+        assert_eq!(of("shop", json!({"phone": "555-0123", "email": "nobody", "external_id": " "})), []);
+        assert_eq!(of("shop", json!({"phone": "+14155550123", "phone_e164": "+14155550123"})).len(), 1);
+    }
+
+    #[test]
+    fn values_that_say_nothing_are_left_out() {
+        let observation = rules().observe(&event("shop", json!({"email": "ada@x.org"})));
+        let names: Vec<&str> = observation.values.iter().map(|value| value.field.as_str()).collect();
+        assert_eq!(names, ["identity.email", "attributes.first_name"]);
+        assert!(observation.values[0].guarded && !observation.values[1].guarded);
+    }
+
+    #[test]
+    fn trust_is_that_of_the_field_then_the_source() {
+        let mut rules = rules();
+        let fields = BTreeMap::from([("phone".to_owned(), 10)]);
+        rules.sources.insert("ads".to_owned(), SourceTrust { trust: Some(30), fields });
+        assert_eq!((rules.trust("ads", "phone"), rules.trust("ads", "x"), rules.trust("shop", "x")), (10, 30, 50));
+    }
+
+    #[test]
+    fn a_text_is_looked_up_as_every_identifier_that_it_may_be() {
+        let named = rules().identifiers_named("Ada@x.org", ["shop", "forms"]);
+        let kinds: Vec<&str> = named.iter().map(|identifier| identifier.kind.as_str()).collect();
+        assert_eq!(kinds, ["external_id of shop", "email", "external_id of forms"]);
+    }
+}

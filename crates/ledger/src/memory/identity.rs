@@ -1,0 +1,226 @@
+//! Contacts: the one that an event belongs to, what is known of it, and what was written of it.
+
+use std::collections::BTreeMap;
+
+use sluice_domain::contact::identity::{Owner, resolve};
+use sluice_domain::contact::{
+    ContactId, ContactState, ContactView, ContactWrite, MEMBERS_MAX, Observation, WriteRecord, WriteSlot,
+};
+use sluice_domain::job::JobId;
+use sluice_domain::key::KeyDigest;
+use sluice_domain::time::Time;
+
+use super::Store;
+use crate::filter::Page;
+use crate::op::{ContactChange, MergeContacts, SplitContact, merge_problem};
+use crate::record::{ContactRecord, EventSeq};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contacts {
+    rows: BTreeMap<ContactId, ContactRow>,
+    identifiers: BTreeMap<[u8; 16], ContactId>,
+    writes: BTreeMap<(ContactId, WriteSlot), ContactWrite>,
+    /// The contact of each event, as it was when the event was accepted.
+    events: BTreeMap<EventSeq, ContactId>,
+}
+
+#[derive(Clone, Debug)]
+struct ContactRow {
+    merged_into: Option<ContactId>,
+    created_at: Time,
+    state: ContactState,
+}
+
+impl Contacts {
+    fn owner(&self, contact: ContactId) -> Owner {
+        let mut root = contact;
+        while let Some(parent) = self.rows.get(&root).and_then(|row| row.merged_into) {
+            root = parent;
+        }
+        Owner { contact, root }
+    }
+
+    /// A contact and everything that is merged into it.
+    fn members(&self, root: ContactId) -> Vec<ContactId> {
+        let mut members = vec![root];
+        let mut at = 0;
+        while let Some(parent) = members.get(at).copied() {
+            members.extend(self.rows.iter().filter(|(_, row)| row.merged_into == Some(parent)).map(|(id, _)| *id));
+            at += 1;
+        }
+        members
+    }
+
+    fn merged_state(&self, members: &[ContactId]) -> ContactState {
+        let mut state = ContactState::default();
+        members.iter().filter_map(|id| self.rows.get(id)).for_each(|row| state.join(&row.state));
+        state
+    }
+}
+
+impl Store {
+    /// Finds or creates the contact of an event and merges what the event says. Returns the entity of the jobs.
+    pub(super) fn identify(&mut self, now: Time, observation: &Observation, seq: EventSeq) -> u64 {
+        let contacts = &mut self.contacts;
+        let identifiers = &observation.identifiers;
+        let owner = |digest: KeyDigest| contacts.identifiers.get(&digest.0).map(|contact| contacts.owner(*contact));
+        let owners: Vec<Option<Owner>> = identifiers.iter().map(|identifier| owner(identifier.digest)).collect();
+        let holds = |root: ContactId, kind: &str| {
+            let mut held = owners.iter().flatten().filter(|owner| owner.root == root);
+            held.any(|owner| contacts.rows.get(&owner.contact).is_some_and(|row| row.state.holds(kind)))
+        };
+        let resolution = resolve(identifiers, &owners, holds);
+        let id = match resolution.owner {
+            Some(owner) => owner.contact,
+            None => ContactId(contacts.rows.last_key_value().map_or(0, |(last, _)| last.0) + 1),
+        };
+        let row = contacts.rows.entry(id).or_insert_with(|| ContactRow {
+            merged_into: None,
+            created_at: now,
+            state: ContactState::default(),
+        });
+        row.state.observe(observation, seq);
+        resolution.record(identifiers, &mut row.state, seq);
+        for identifier in resolution.links.iter().filter_map(|place| identifiers.get(*place)) {
+            contacts.identifiers.insert(identifier.digest.0, id);
+        }
+        contacts.events.insert(seq, id);
+        contacts.owner(id).root.entity()
+    }
+
+    pub fn find_contacts(&self, identifiers: &[KeyDigest]) -> Vec<ContactId> {
+        let owner = |digest: &KeyDigest| self.contacts.identifiers.get(&digest.0);
+        let mut found: Vec<ContactId> =
+            identifiers.iter().filter_map(owner).map(|contact| self.contacts.owner(*contact).root).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    pub(super) fn record_write(&mut self, job: JobId, record: WriteRecord) {
+        let seq = self.jobs.get(&job).map(|job| job.record.seq);
+        let Some(contact) = seq.and_then(|seq| self.contacts.events.get(&seq)) else { return };
+        let key = (self.contacts.owner(*contact).root, record.slot);
+        match record.write {
+            Some(write) => {
+                self.contacts.writes.insert(key, write);
+            }
+            None => {
+                if let Some(write) = self.contacts.writes.get_mut(&key) {
+                    write.term = ContactWrite::IN_DOUBT;
+                }
+            }
+        }
+    }
+
+    pub fn merge_contacts(&mut self, merge: &MergeContacts) -> ContactChange {
+        let parent = |id: ContactId| self.contacts.rows.get(&id).map(|row| (id, row.merged_into));
+        let (Some(into), Some(other)) = (parent(merge.into), parent(merge.contact)) else {
+            return ContactChange::NotFound;
+        };
+        if let Some(problem) = merge_problem(into, other) {
+            return problem;
+        }
+        let (into, other) = (into.0, other.0);
+        let members = (self.contacts.members(into), self.contacts.members(other));
+        if members.0.len() + members.1.len() > MEMBERS_MAX {
+            return ContactChange::TooMany;
+        }
+        let live = self.live_jobs_of(members.0.iter().chain(&members.1));
+        if live > 0 {
+            return ContactChange::Busy { jobs: live };
+        }
+        self.set_parent(other, Some(into));
+        self.move_lanes(&members.1, into);
+        self.forget_writes([into, other]);
+        self.log(merge.at, &merge.actor, "merge contacts", &format!("{other} into {into}"), &merge.reason);
+        ContactChange::Done
+    }
+
+    pub fn split_contact(&mut self, split: &SplitContact) -> ContactChange {
+        let id = split.contact;
+        match self.contacts.rows.get(&id) {
+            None => return ContactChange::NotFound,
+            Some(row) if row.merged_into.is_none() => return ContactChange::NotMerged,
+            Some(_) => {}
+        }
+        let root = self.contacts.owner(id).root;
+        let live = self.live_jobs_of(&self.contacts.members(root));
+        if live > 0 {
+            return ContactChange::Busy { jobs: live };
+        }
+        self.set_parent(id, None);
+        self.move_lanes(&self.contacts.members(id), id);
+        self.forget_writes([root, id]);
+        self.log(split.at, &split.actor, "split contact", &format!("{id} from {root}"), &split.reason);
+        ContactChange::Done
+    }
+
+    fn set_parent(&mut self, contact: ContactId, parent: Option<ContactId>) {
+        if let Some(row) = self.contacts.rows.get_mut(&contact) {
+            row.merged_into = parent;
+        }
+    }
+
+    fn forget_writes(&mut self, contacts: [ContactId; 2]) {
+        self.contacts.writes.retain(|(contact, _), _| !contacts.contains(contact));
+    }
+
+    fn jobs_of_contact(&self, contact: ContactId) -> Vec<JobId> {
+        let events = self.contacts.events.iter().filter(|(_, other)| **other == contact);
+        events.filter_map(|(seq, _)| self.events.get(seq)).flat_map(|event| event.job_ids()).collect()
+    }
+
+    fn live_jobs_of<'c>(&self, contacts: impl IntoIterator<Item = &'c ContactId>) -> u64 {
+        let jobs = contacts.into_iter().flat_map(|contact| self.jobs_of_contact(*contact));
+        jobs.filter(|id| self.jobs.get(id).is_some_and(|job| job.record.state.is_live())).count() as u64
+    }
+
+    /// The finished jobs of these contacts run in the lane of `root` should they be replayed.
+    fn move_lanes(&mut self, contacts: &[ContactId], root: ContactId) {
+        for job in contacts.iter().flat_map(|contact| self.jobs_of_contact(*contact)).collect::<Vec<_>>() {
+            self.change(job, |record| record.entity = root.entity());
+        }
+    }
+
+    /// The contact of an event with the last confirmed write of a step.
+    pub fn contact_of_event(&self, event: EventSeq, slot: WriteSlot) -> Option<ContactView> {
+        let root = self.contacts.owner(*self.contacts.events.get(&event)?).root;
+        let state = self.contacts.merged_state(&self.contacts.members(root));
+        Some(ContactView { id: root, state, write: self.contacts.writes.get(&(root, slot)).cloned() })
+    }
+
+    pub fn contact(&self, id: ContactId) -> Option<ContactRecord> {
+        let row = self.contacts.rows.get(&id)?;
+        let members = self.contacts.members(id);
+        let state = self.contacts.merged_state(&members);
+        Some(ContactRecord { id, merged_into: row.merged_into, members, created_at: row.created_at, state })
+    }
+
+    /// Contacts, newest first: those that are not merged into another one, or all that have conflicts.
+    pub fn contacts(&self, conflicts_only: bool, page: Page) -> Vec<ContactRecord> {
+        let is_listed = |row: &ContactRow| match conflicts_only {
+            true => row.state.conflicts().next().is_some(),
+            false => row.merged_into.is_none(),
+        };
+        let rows = self
+            .contacts
+            .rows
+            .iter()
+            .rev()
+            .filter(|(id, row)| page.after.is_none_or(|after| id.0 < after) && is_listed(row));
+        rows.take(page.limit as usize).filter_map(|(id, _)| self.contact(*id)).collect()
+    }
+
+    /// Events of a contact and of those that are merged into it, newest first.
+    pub fn contact_events(&self, id: ContactId, page: Page) -> Vec<EventSeq> {
+        let members = self.contacts.members(id);
+        let events = self
+            .contacts
+            .events
+            .iter()
+            .rev()
+            .filter(|(seq, contact)| page.after.is_none_or(|after| **seq < after) && members.contains(contact));
+        events.map(|(seq, _)| *seq).filter(|seq| self.events.get(seq).is_some()).take(page.limit as usize).collect()
+    }
+}

@@ -1,0 +1,1 @@
+SELECT id, merged_into, contact_key, created_at, sealed FROM contact WHERE id = ?1

@@ -1,0 +1,1 @@
+SELECT id FROM contact WHERE merged_into = ?1 ORDER BY id

@@ -1,0 +1,1 @@
+SELECT contact_id FROM event WHERE seq = ?1

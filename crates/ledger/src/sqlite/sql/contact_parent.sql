@@ -1,0 +1,1 @@
+SELECT merged_into FROM contact WHERE id = ?1

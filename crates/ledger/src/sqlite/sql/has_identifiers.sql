@@ -1,0 +1,1 @@
+SELECT EXISTS (SELECT 1 FROM identifier WHERE id >= ?1 AND id <= ?2)

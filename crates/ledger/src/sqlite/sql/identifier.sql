@@ -1,0 +1,1 @@
+SELECT contact, digest FROM identifier WHERE id = ?1

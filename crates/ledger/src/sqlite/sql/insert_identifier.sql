@@ -1,0 +1,1 @@
+INSERT INTO identifier (id, contact, digest) VALUES (?1, ?2, ?3)

@@ -1,0 +1,246 @@
+//! `sluice contacts` and `sluice trace`.
+
+use serde_json::{Value, json};
+
+use super::CliError;
+use super::lists::footer;
+use super::node_access::NodeArgs;
+use super::print::{self, Format, ago};
+use super::selection::Actor;
+use super::table::{Cell, Column, Table, pairs};
+use crate::operate::views::{ContactView, List, TraceView};
+
+/// List, show, merge and split contacts
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Values are masked.\n\nExamples:\n  sluice contacts list --conflicts\n  sluice contacts show ada@example.com\n  sluice contacts merge con_18 --into con_17 --reason \"the same person\"\n  sluice contacts split con_18 --reason \"two persons after all\""
+)]
+pub struct ContactsCommand {
+    #[command(subcommand)]
+    command: ContactsAct,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum ContactsAct {
+    /// List contacts, newest first
+    List(ListContacts),
+    /// Show one contact: its fields, the values that lost and why, and its conflicts
+    Show(ShowContact),
+    /// Make a contact part of another one; `split` takes it back
+    Merge(MergeContact),
+    /// Take a contact out of the one that it is merged into
+    Split(SplitContact),
+}
+
+#[derive(Debug, clap::Args)]
+struct ListContacts {
+    /// Only contacts with conflicts
+    #[arg(long)]
+    conflicts: bool,
+    /// Maximum number of rows
+    #[arg(long, default_value_t = 50)]
+    limit: u32,
+    /// Continue after this contact
+    #[arg(long, value_name = "ID")]
+    after: Option<String>,
+    #[command(flatten)]
+    format: Format,
+    #[command(flatten)]
+    reach: NodeArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct ShowContact {
+    /// Contact id, email address, phone number or external id
+    contact: String,
+    #[command(flatten)]
+    format: Format,
+    #[command(flatten)]
+    reach: NodeArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct MergeContact {
+    /// Id of the contact that becomes part of the other one
+    contact: String,
+    /// Id of the contact that stays
+    #[arg(long, value_name = "ID")]
+    into: String,
+    /// Reason, recorded in the audit trail
+    #[arg(long)]
+    reason: String,
+    #[command(flatten)]
+    actor: Actor,
+    #[command(flatten)]
+    format: Format,
+    #[command(flatten)]
+    reach: NodeArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct SplitContact {
+    /// Id of the contact
+    contact: String,
+    /// Reason, recorded in the audit trail
+    #[arg(long)]
+    reason: String,
+    #[command(flatten)]
+    actor: Actor,
+    #[command(flatten)]
+    format: Format,
+    #[command(flatten)]
+    reach: NodeArgs,
+}
+
+/// Show everything that happened to an event or a person
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  sluice trace ada@example.com\n  sluice trace con_17\n  sluice trace evt_3k9…")]
+pub struct TraceCommand {
+    /// Event id, idempotency key, contact id, email address, phone number or external id
+    about: String,
+    #[command(flatten)]
+    format: Format,
+    #[command(flatten)]
+    reach: NodeArgs,
+}
+
+impl ContactsCommand {
+    pub fn run(self) -> Result<(), CliError> {
+        match self.command {
+            ContactsAct::List(list) => list.run(),
+            ContactsAct::Show(show) => show.reach.run(async |client| {
+                let answer = client.get(&format!("/contacts/{}", segment(&show.contact)), &[]).await?;
+                render(&answer, show.format)
+            }),
+            ContactsAct::Merge(merge) => merge.reach.run(async |client| {
+                let order = json!({ "into": merge.into, "reason": merge.reason, "actor": merge.actor.name() });
+                let answer = client.post(&format!("/contacts/{}/merge", segment(&merge.contact)), &order).await?;
+                render(&answer, merge.format)
+            }),
+            ContactsAct::Split(split) => split.reach.run(async |client| {
+                let order = json!({ "reason": split.reason, "actor": split.actor.name() });
+                let answer = client.post(&format!("/contacts/{}/split", segment(&split.contact)), &order).await?;
+                render(&answer, split.format)
+            }),
+        }
+    }
+}
+
+/// A segment of a path: everything but letters, digits, `-`, `_` and `.` is percent-encoded.
+fn segment(text: &str) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    text.bytes()
+        .map(|byte| if is_plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+fn render(answer: &Value, format: Format) -> Result<(), CliError> {
+    let Some(contact) = format.read::<ContactView>(answer)? else { return Ok(()) };
+    print::print(&render_contact(&contact))
+}
+
+fn render_contact(contact: &ContactView) -> String {
+    let mut text = pairs([
+        ("contact", contact.id.clone()),
+        ("since", ago(&contact.created_at)),
+        ("merged into", contact.merged_into.clone().unwrap_or_default()),
+        ("members", contact.members.join(", ")),
+    ]);
+    let mut table = Table::new([
+        Column::Wrap("FIELD"),
+        Column::Wrap("VALUE"),
+        Column::Wrap("SOURCE"),
+        Column::Number("TRUST"),
+        Column::Whole("FROM"),
+        Column::Wrap("NOT USED BECAUSE"),
+    ]);
+    for field in &contact.fields {
+        for (place, value) in field.values.iter().enumerate() {
+            table.row([
+                Cell::from(if place == 0 { field.name.as_str() } else { "" }),
+                value.value.as_str().map_or_else(|| value.value.to_string(), str::to_owned).into(),
+                value.source.as_str().into(),
+                u64::from(value.trust).into(),
+                ago(&value.occurred_at).into(),
+                value.lost.as_deref().unwrap_or_default().into(),
+            ]);
+        }
+    }
+    text.push_str(&table.render());
+    for conflict in &contact.conflicts {
+        let line = match &conflict.other {
+            Some(other) => format!(
+                "conflict: the {} of an event belongs to {other}; if they are one person: sluice contacts merge {other} --into {} --reason …\n",
+                conflict.kind, contact.id
+            ),
+            None => format!("conflict: an event has another {}; it was not linked\n", conflict.kind),
+        };
+        text.push_str(&line);
+    }
+    text + &footer(None, &format!("sluice trace {}", contact.id))
+}
+
+impl ListContacts {
+    fn run(self) -> Result<(), CliError> {
+        self.reach.run(async |client| {
+            let query = [
+                ("conflicts", self.conflicts.then(|| "true".to_owned())),
+                ("after", self.after.clone()),
+                ("limit", Some(self.limit.to_string())),
+            ];
+            let answer = client.get("/contacts", &query).await?;
+            let Some(list) = self.format.read::<List<ContactView>>(&answer)? else { return Ok(()) };
+            if list.items.is_empty() {
+                return print::print(
+                    "No contacts: the configuration has no `contacts:`, or no event has an identifier.",
+                );
+            }
+            let mut table = Table::new([
+                Column::Whole("CONTACT"),
+                Column::Wrap("EMAIL"),
+                Column::Whole("SINCE"),
+                Column::Number("FIELDS"),
+                Column::Number("MEMBERS"),
+                Column::Number("CONFLICTS"),
+            ]);
+            for contact in &list.items {
+                let email = contact.fields.iter().find(|field| field.name == "identity.email");
+                let email = email.and_then(|field| field.values.first()?.value.as_str()).unwrap_or_default();
+                table.row([
+                    Cell::from(contact.id.as_str()),
+                    email.into(),
+                    ago(&contact.created_at).into(),
+                    (contact.fields.len() as u64).into(),
+                    (contact.members.len() as u64).into(),
+                    (contact.conflicts.len() as u64).into(),
+                ]);
+            }
+            print::print(&(table.render() + &footer(list.next.as_deref(), "sluice contacts show CONTACT")))
+        })
+    }
+}
+
+impl TraceCommand {
+    pub fn run(self) -> Result<(), CliError> {
+        self.reach.run(async |client| {
+            let answer = client.get("/trace", &[("about", Some(self.about.clone()))]).await?;
+            let Some(trace) = self.format.read::<TraceView>(&answer)? else { return Ok(()) };
+            let mut table =
+                Table::new([Column::Whole("TIME"), Column::Whole("KIND"), Column::Wrap("WHAT"), Column::Wrap("MORE")]);
+            for entry in &trace.entries {
+                table.row([
+                    Cell::from(entry.at.as_str()),
+                    entry.kind.as_str().into(),
+                    entry.what.as_str().into(),
+                    entry.command.as_str().into(),
+                ]);
+            }
+            let mut text = trace.contact.as_ref().map_or_else(String::new, render_contact);
+            text.push_str(&table.render());
+            if trace.more {
+                text.push_str("Older events are not shown: sluice events --contact …\n");
+            }
+            print::print(&text)
+        })
+    }
+}

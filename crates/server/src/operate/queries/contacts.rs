@@ -1,0 +1,195 @@
+//! Contacts, and everything that happened to a person.
+
+use std::collections::BTreeSet;
+
+use sluice_domain::contact::ContactId;
+use sluice_domain::event::{Event, EventId};
+use sluice_ledger::{ApprovalFilter, ContactRecord, EventFilter, EventRecord, EventSeq, JobRecord, Page};
+
+use super::LIST_MAX;
+use crate::operate::operator::{OperateError, Operator};
+use crate::operate::views::{ContactView, List, TraceEntry, TraceView};
+
+/// Events of one trace, the newest ones.
+const TRACE_EVENTS_MAX: u32 = 100;
+/// Approvals and audit entries that a trace looks at, the newest ones.
+const TRACE_LINES_MAX: u32 = 1_000;
+
+impl Operator {
+    /// Contacts, newest first: those that are not merged into another one, or all with conflicts.
+    pub async fn contacts(
+        &self,
+        conflicts: bool,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<List<ContactView>, OperateError> {
+        let after = after.map(contact_id).transpose()?.map(|id| id.0);
+        let limit = limit.clamp(1, LIST_MAX);
+        let records = self.ledger.contacts(conflicts, Page { after, limit }).await?;
+        let next = records.last().filter(|_| records.len() == limit as usize).map(|last| last.id.to_string());
+        Ok(List { items: records.iter().map(ContactView::new).collect(), next })
+    }
+
+    /// The contact with this id, or with this email address, phone number or id of a source.
+    pub async fn contact(&self, name: &str) -> Result<ContactView, OperateError> {
+        Ok(ContactView::new(&self.contact_named(name).await?))
+    }
+
+    pub(in crate::operate) async fn contact_named(&self, name: &str) -> Result<ContactRecord, OperateError> {
+        let found = match ContactId::parse(name) {
+            Some(id) => vec![id],
+            None => self.contacts_identified(name).await?,
+        };
+        match found.as_slice() {
+            [id] => match self.ledger.contact(*id).await? {
+                Some(record) => Ok(record),
+                None => Err(OperateError::NotFound(format!("unknown contact {id}"))),
+            },
+            [] => Err(OperateError::NotFound(
+                "no contact has this id, email address, phone number or external id; `sluice contacts list` shows them all"
+                    .to_owned(),
+            )),
+            several => {
+                let ids: Vec<String> = several.iter().map(ToString::to_string).collect();
+                let detail = format!("several contacts are meant: {}; use the id of one", ids.join(", "));
+                Err(OperateError::Refused("ambiguous", detail))
+            }
+        }
+    }
+
+    async fn contacts_identified(&self, text: &str) -> Result<Vec<ContactId>, OperateError> {
+        let live = self.revisions.current();
+        let Some(rules) = &live.config.contacts else { return Ok(vec![]) };
+        let sources: BTreeSet<&str> = live.config.flows.values().map(|flow| flow.source.as_str()).collect();
+        let identifiers = rules.identifiers_named(text, sources).into_iter().map(|identifier| identifier.digest);
+        Ok(self.ledger.find_contacts(identifiers.collect()).await?)
+    }
+
+    /// Everything that happened to an event, by its id or key, or to a person, by contact id, email address, phone number or id.
+    pub async fn trace(&self, about: &str) -> Result<TraceView, OperateError> {
+        let about = about.trim();
+        if EventId::parse_shortened(about).is_some() {
+            let event = self.find(about).await?;
+            return self.trace_of(None, vec![event], false).await;
+        }
+        match self.contact_named(about).await {
+            Ok(record) => {
+                let page = Page { after: None, limit: TRACE_EVENTS_MAX };
+                let seqs: Vec<EventSeq> = self.ledger.contact_events(record.id, page).await?;
+                let more = seqs.len() == TRACE_EVENTS_MAX as usize;
+                let events = self.ledger.events(seqs).await?.into_iter().map(|(event, _)| event).collect();
+                self.trace_of(Some(ContactView::new(&record)), events, more).await
+            }
+            Err(OperateError::NotFound(_)) => self.trace_unknown(about).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// No contact is known by this text: it may be the key of an event, or a person of whom no contact is kept.
+    async fn trace_unknown(&self, about: &str) -> Result<TraceView, OperateError> {
+        let contacts = Some(Event::contacts_named(about)).filter(|contacts| !contacts.is_empty());
+        let page = Page { after: None, limit: TRACE_EVENTS_MAX };
+        let found = match contacts {
+            Some(contacts) => {
+                let filter = EventFilter { contacts: Some(contacts), ..EventFilter::default() };
+                self.ledger.find_events(filter, page).await?
+            }
+            None => vec![],
+        };
+        if found.is_empty() {
+            let event = self.event_named(about).await?.event;
+            return self.trace_of(None, vec![event], false).await;
+        }
+        let more = found.len() == TRACE_EVENTS_MAX as usize;
+        self.trace_of(None, found.into_iter().map(|listed| listed.event).collect(), more).await
+    }
+
+    async fn trace_of(
+        &self,
+        contact: Option<ContactView>,
+        events: Vec<EventRecord>,
+        more: bool,
+    ) -> Result<TraceView, OperateError> {
+        let mut entries = Vec::new();
+        let mut ids: BTreeSet<String> = contact.iter().map(|contact| contact.id.clone()).collect();
+        for event in events {
+            ids.insert(event.id.to_string());
+            entries.push(self.event_entry(&event));
+            self.add_variants(&event, &mut entries).await?;
+            for job in self.ledger.jobs_of_event(event).await? {
+                ids.insert(job.id.to_string());
+                self.add_job(&job, &mut entries).await?;
+            }
+        }
+        self.add_lines(&ids, &mut entries).await?;
+        entries.sort();
+        Ok(TraceView { contact, entries, more })
+    }
+
+    fn event_entry(&self, event: &EventRecord) -> TraceEntry {
+        entry(
+            (event.received_at.to_string(), "event"),
+            event.id.to_string(),
+            format!("{} from {}", event.event_type, event.source),
+            "events show",
+        )
+    }
+
+    async fn add_variants(&self, event: &EventRecord, entries: &mut Vec<TraceEntry>) -> Result<(), OperateError> {
+        let variants = self.ledger.variants(event.seq).await?;
+        entries.extend(variants.kept.iter().map(|variant| {
+            let what = format!("other content under the same key, received {} times", variant.times);
+            entry((variant.received_at.to_string(), "variant"), event.id.to_string(), what, "events show")
+        }));
+        Ok(())
+    }
+
+    async fn add_job(&self, job: &JobRecord, entries: &mut Vec<TraceEntry>) -> Result<(), OperateError> {
+        let id = job.id.to_string();
+        let line = |at: String, kind, what| entry((at, kind), id.clone(), what, "jobs show");
+        let replays = if job.replays > 0 { format!(", replayed {} times", job.replays) } else { String::new() };
+        let what = format!("{} is {}{replays}", job.worker, job.state);
+        entries.push(line(job.finished_at.unwrap_or(job.updated_at).to_string(), "job", what));
+        for attempt in self.ledger.attempts(job.id).await? {
+            let failure = attempt.failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.code));
+            let what = format!("{} {}{failure}", attempt.step, attempt.outcome);
+            entries.push(line(attempt.started_at.to_string(), "attempt", what));
+        }
+        for effect in self.ledger.effects(job.id).await?.iter().filter(|effect| !effect.destination.is_empty()) {
+            let what = format!("{} at {}: {}", effect.action, effect.destination, effect.state.as_str());
+            entries.push(line(effect.last_at.to_string(), "effect", what));
+        }
+        Ok(())
+    }
+
+    /// Approvals of the jobs, and audit entries that name one of the ids.
+    async fn add_lines(&self, ids: &BTreeSet<String>, entries: &mut Vec<TraceEntry>) -> Result<(), OperateError> {
+        let page = Page { after: None, limit: TRACE_LINES_MAX };
+        for approval in self.ledger.approvals(ApprovalFilter::default(), page).await? {
+            if ids.contains(&approval.job.to_string()) {
+                let what = format!("{}: {}", approval.title, approval.state.as_str());
+                let at = approval.decided_at.unwrap_or(approval.asked_at).to_string();
+                entries.push(entry((at, "approval"), approval.id.to_string(), what, "approvals show"));
+            }
+        }
+        for line in self.ledger.audit_trail(page).await? {
+            if let Some(id) = line.object.split_whitespace().find(|word| ids.contains(*word)) {
+                let what = format!("{} by {}: {}", line.action, line.actor, line.detail);
+                let command = "sluice audit".to_owned();
+                let (at, id) = (line.at.to_string(), id.to_owned());
+                entries.push(TraceEntry { at, kind: "audit".to_owned(), id, what, command });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn entry((at, kind): (String, &str), id: String, what: String, command: &str) -> TraceEntry {
+    let command = format!("sluice {command} {id}");
+    TraceEntry { at, kind: kind.to_owned(), id, what, command }
+}
+
+pub(in crate::operate) fn contact_id(text: &str) -> Result<ContactId, OperateError> {
+    ContactId::parse(text)
+        .ok_or_else(|| OperateError::Invalid(format!("`{text}` is not the id of a contact, such as con_17")))
+}
