@@ -379,7 +379,7 @@ impl Ledger {
 
     /// Contacts with one of these identifiers, each as the one that it is merged into.
     pub async fn find_contacts(&self, identifiers: Vec<KeyDigest>) -> Result<Vec<ContactId>, Error> {
-        self.submit(Op::FindContacts, identifiers).await
+        self.submit(Op::FindContacts, ContactLookup { identifiers }).await
     }
 
     /// Makes two contacts one. Both keep their own state, so that [`Ledger::split_contact`] takes it back.

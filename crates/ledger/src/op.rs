@@ -351,6 +351,12 @@ pub struct KeyLookup {
     pub contacts: Vec<KeyDigest>,
 }
 
+/// Looks up contacts by their identifiers.
+#[derive(Clone, Debug)]
+pub struct ContactLookup {
+    pub identifiers: Vec<KeyDigest>,
+}
+
 /// The result of a [`KeyLookup`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundKeys {

@@ -5,7 +5,6 @@ use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
 use sluice_domain::contact::ContactId;
 use sluice_domain::event::EventId;
-use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
 use tokio::sync::oneshot;
 
@@ -143,7 +142,7 @@ write_verbs! {
     /// Looks up events and contacts by their digests. The indexes belong to the writer.
     FindKeys: find_keys(KeyLookup) -> FoundKeys;
     /// Looks up contacts by the digests of their identifiers. The index belongs to the writer.
-    FindContacts: find_contacts(Vec<KeyDigest>) -> Vec<ContactId>;
+    FindContacts: find_contacts(ContactLookup) -> Vec<ContactId>;
     MergeContacts: merge_contacts(MergeContacts) -> ContactChange;
     SplitContact: split_contact(SplitContact) -> ContactChange;
     /// Returns the version of a new tenant key, or the number of contacts that were looked at.

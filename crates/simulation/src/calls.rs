@@ -24,7 +24,7 @@ pub(super) struct SimCall {
     outcomes: Vec<Outcome>,
     recorded: Vec<bool>,
     /// Intents that are recorded if the answer does not come soon.
-    begins: Vec<Box<Begin>>,
+    begins: Vec<Begin>,
 }
 
 impl Simulation {
@@ -41,7 +41,7 @@ impl Simulation {
             match recording {
                 Recording::Done => {}
                 Recording::Before(begin) => self.submit(SimOp::Begin(begin, vec![]), Waiter::Nobody),
-                Recording::IfSlow(begin) => begins.push(begin),
+                Recording::IfSlow(begin) => begins.push(*begin),
             }
         }
         self.check_identities(&calls);
@@ -129,7 +129,7 @@ impl Simulation {
     pub(super) fn record_slow(&mut self, group: u32) {
         let call = self.group_mut(group).and_then(|group| group.call.as_mut());
         for begin in call.map(|call| std::mem::take(&mut call.begins)).unwrap_or_default() {
-            self.submit(SimOp::Begin(begin, vec![]), Waiter::Nobody);
+            self.submit(SimOp::Begin(Box::new(begin), vec![]), Waiter::Nobody);
         }
     }
 

@@ -182,11 +182,11 @@ impl Destination {
                     }
                 }
             }
-            Answer::TimedOut | Answer::Cut | Answer::ServerError | Answer::Panicked if sent.applied => {
-                if random.chance(0.5) {
-                    items.fault = Some(Fault::BatchPartlyApplied);
-                    items.each.iter_mut().for_each(|item| item.applied = random.chance(0.5));
-                }
+            Answer::TimedOut | Answer::Cut | Answer::ServerError | Answer::Panicked
+                if sent.applied && random.chance(0.5) =>
+            {
+                items.fault = Some(Fault::BatchPartlyApplied);
+                items.each.iter_mut().for_each(|item| item.applied = random.chance(0.5));
             }
             Answer::Rejected => items.fault = Some(Fault::BatchRejected),
             _ => {}

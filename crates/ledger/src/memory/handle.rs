@@ -11,7 +11,6 @@ use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
 use sluice_domain::contact::ContactId;
 use sluice_domain::event::EventId;
-use sluice_domain::key::KeyDigest;
 use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::time::Time;
 use tokio::sync::watch;
@@ -273,8 +272,8 @@ impl WriteStore for Batch<'_> {
         Ok(self.store.find_keys(lookup))
     }
 
-    fn find_contacts(&mut self, identifiers: &Vec<KeyDigest>) -> Result<Vec<ContactId>> {
-        Ok(self.store.find_contacts(identifiers))
+    fn find_contacts(&mut self, lookup: &ContactLookup) -> Result<Vec<ContactId>> {
+        Ok(self.store.find_contacts(&lookup.identifiers))
     }
 
     fn merge_contacts(&mut self, merge: &MergeContacts) -> Result<ContactChange> {

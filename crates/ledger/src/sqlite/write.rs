@@ -6,7 +6,6 @@ use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
 use sluice_domain::contact::ContactId;
 use sluice_domain::event::EventId;
-use sluice_domain::key::KeyDigest;
 use sluice_domain::replay::Reapply;
 use sluice_domain::time::Time;
 
@@ -153,8 +152,8 @@ impl WriteStore for Batch<'_, '_> {
         self.look_up_keys(lookup)
     }
 
-    fn find_contacts(&mut self, identifiers: &Vec<KeyDigest>) -> Result<Vec<ContactId>> {
-        self.contacts_with(identifiers)
+    fn find_contacts(&mut self, lookup: &ContactLookup) -> Result<Vec<ContactId>> {
+        self.contacts_with(&lookup.identifiers)
     }
 
     fn merge_contacts(&mut self, merge: &MergeContacts) -> Result<ContactChange> {
