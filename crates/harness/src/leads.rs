@@ -89,6 +89,7 @@ const SALESFORCE: &str = r#"destinations:
     auth: { client_id: sim-client, client_secret: "${secrets.HARNESS_CRM}" }
     timeout: 500ms
     concurrency: 64
+    batch_max: 1
     breaker: { open_first: 1s, open_max: 2s }
 "#;
 

@@ -78,7 +78,8 @@ fn insert(connection: &Connection, event: &NewEvent, seq: i64) -> rusqlite::Resu
         jobs,
         None::<i64>,
         None::<i64>,
-        event.signed_content.map(|content| content.0)
+        event.signed_content.map(|content| content.0),
+        None::<i64>
     ])?;
     connection.prepare_cached(include_str!("sqlite/sql/insert_event_body.sql"))?.execute(params![
         seq,

@@ -17,13 +17,13 @@ use super::plan::{CRM, MAIL, PAY, WAREHOUSE, WORKER_NAMES, asks_about};
 use super::world::Simulation;
 use super::{Options, Profile};
 
-const EVENTS: u32 = 1_000;
+const EVENTS: u32 = 4_000;
 const SEEDS: u64 = 12;
 /// Gap between two events: all of them arrive while the cause lasts.
 const GAP_MS: u64 = 40;
 const HOUR_MS: i64 = 3_600_000;
 /// Everything that can run is finished this long after the start.
-const BOUND_MS: i64 = 15 * 60_000;
+const BOUND_MS: i64 = 30 * 60_000;
 
 /// Jobs that the cause may hold up.
 type IsHeld = fn(&JobRecord) -> bool;

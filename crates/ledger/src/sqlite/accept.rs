@@ -352,11 +352,7 @@ impl Batch<'_, '_> {
         self.counters.next_job += i64::from(jobs);
         self.index_event(event, (entry.key, id), seq);
         self.content_undo.extend(self.contents.insert(content_of(event), seq, event.received_at));
-        self.counts.add(Measure::Accepted, &event.source, "");
-        self.source_day(&event.source).accepted += 1;
-        for warning in &event.warnings {
-            *self.mapping_warnings.entry((event.source.clone(), warning.clone())).or_default() += 1;
-        }
+        self.count_accepted(event);
         if entry.quarantine.is_none() {
             self.inserted.push(InsertedEvent {
                 seq,
@@ -373,6 +369,14 @@ impl Batch<'_, '_> {
             variant_of: entry.variant_of.map(|first| first.id),
             quarantined: entry.quarantine.is_some(),
         }))
+    }
+
+    fn count_accepted(&mut self, event: &KeyedEvent<'_>) {
+        self.counts.add(Measure::Accepted, &event.source, "");
+        self.source_day(&event.source).accepted += 1;
+        for warning in &event.warnings {
+            *self.mapping_warnings.entry((event.source.clone(), warning.clone())).or_default() += 1;
+        }
     }
 
     /// The contact of an event, if contacts are kept, and the entity of its jobs.

@@ -184,8 +184,7 @@ impl Writer {
 
     /// All or nothing. Changes in memory are undone if the transaction does not commit.
     fn transact(&mut self, ops: &mut [Op]) -> rusqlite::Result<Committed> {
-        let (before, window_before) = (self.counters, self.contents.window());
-        let at = (self.clock)();
+        let (before, window_before, at) = (self.counters, self.contents.window(), (self.clock)());
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let mut batch = Batch {
             connection: &self.connection,

@@ -64,7 +64,7 @@ pub(super) static CONNECTOR: SectionSpec = SectionSpec {
         ),
         key(
             "failures",
-            ValueType::Tables("a failure rule"),
+            ValueType::Tables("a failure rule of a connector"),
             "Rules for answers that are no success; the first match applies. Without one the status decides: 429 and 503 with Retry-After wait, 408, 425, 503 retry, 409 and 423 conflict, 401 and 403 auth, other 4xx reject, 5xx unsure (retry if the effect is natural).",
         ),
         key("actions", ValueType::Described("a map of names to actions"), "What a step can run.").required(),

@@ -16,7 +16,7 @@ use super::table::{LASTING, SectionSpec, ValueType, key};
 const WAIT: Duration = Duration::from_secs(30);
 
 pub(super) static FAILURE: SectionSpec = SectionSpec {
-    title: "a failure rule",
+    title: "a failure rule of a connector",
     about: "Matches if every condition holds. Each rule needs a recorded answer.",
     keys: &[
         key("status", ValueType::Described("a status such as 404, a range such as 500-599, or a list"), "HTTP statuses."),

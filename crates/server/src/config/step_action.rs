@@ -9,7 +9,7 @@ use super::node::Span;
 use super::script;
 
 /// Planned actions, reported as not supported yet.
-const LATER: [&str; 2] = ["hubspot.upsert", "enrich.geoip"];
+const LATER: [&str; 1] = ["enrich.geoip"];
 
 /// Action of a step with its location. `queue:` and `queue_pull:` contain their parameters.
 pub(super) fn read(fields: &Fields<'_, '_>, connectors: &Catalogue) -> Option<(Action, Span)> {

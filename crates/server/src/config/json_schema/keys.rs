@@ -58,7 +58,9 @@ pub(super) fn of(section: &str, key: &str) -> Option<Value> {
         | ("a recorded case", "with")
         | ("a recorded answer", "headers")
         | ("an expected request", "headers") => json!({ "type": "object" }),
-        ("a failure rule" | "a success rule", "status") | ("a failure rule", "code") => one_or_list(scalar()),
+        ("a failure rule of a connector" | "a success rule", "status") | ("a failure rule of a connector", "code") => {
+            one_or_list(scalar())
+        }
         ("a step" | "an undo", "env") => json!({ "type": ["object", "string"] }),
         _ => return None,
     })
