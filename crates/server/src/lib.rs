@@ -11,6 +11,7 @@
 mod access;
 pub mod admin_token;
 mod change;
+mod change_follower;
 pub mod cli;
 pub mod clock;
 pub mod config;

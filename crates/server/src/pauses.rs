@@ -1,11 +1,12 @@
 //! What is paused, and what that means for workers and destinations.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use sluice_domain::config::Config;
 use sluice_domain::schedule::PauseTarget;
 use sluice_ledger::PauseRecord;
+use tokio::sync::{Mutex, MutexGuard, Notify};
 
 /// What replays are called in a pause list: nobody and nothing replays while they are paused.
 pub(crate) const REPLAYS: &str = "replays";
@@ -33,8 +34,38 @@ fn destinations(pauses: &[PauseRecord]) -> impl Iterator<Item = &str> {
     pauses.iter().filter_map(|pause| pause.target.strip_prefix("destination:"))
 }
 
+/// The sources that are paused.
+pub(crate) fn sources(pauses: &[PauseRecord]) -> HashSet<String> {
+    pauses.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect()
+}
+
 /// Everything that the scheduler must not start.
-pub(crate) fn targets(config: &Config, pauses: &[PauseRecord]) -> Vec<PauseTarget> {
+pub(crate) fn targets(config: &Config, pauses: &[PauseRecord]) -> HashSet<PauseTarget> {
     let workers = workers(config, pauses).into_iter().map(|name| PauseTarget::Worker(Arc::from(name)));
     workers.chain(destinations(pauses).map(|name| PauseTarget::Destination(Arc::from(name)))).collect()
+}
+
+/// The durable pauses that the scheduler has. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct AppliedPauses {
+    targets: Arc<Mutex<HashSet<PauseTarget>>>,
+    inserted: Arc<Notify>,
+}
+
+impl AppliedPauses {
+    /// Held from the read of the ledger's pauses until they are applied.
+    pub(crate) async fn lock(&self) -> MutexGuard<'_, HashSet<PauseTarget>> {
+        self.targets.lock().await
+    }
+
+    /// The scheduler has paused this destination by itself, and that is durable now. It may have been resumed since.
+    pub(crate) async fn insert(&self, destination: Arc<str>) {
+        self.targets.lock().await.insert(PauseTarget::Destination(destination));
+        self.inserted.notify_one();
+    }
+
+    /// Returns after an [`insert`](AppliedPauses::insert).
+    pub(crate) async fn inserted(&self) {
+        self.inserted.notified().await;
+    }
 }

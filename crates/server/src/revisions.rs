@@ -10,7 +10,7 @@ use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::run::{ConfigRevision, RunConfig};
 use sluice_ledger::Ledger;
 
-use crate::config::{self, Files, SecretStore};
+use crate::config::{self, Files, Noted, SecretStore};
 
 /// Compiled revision with its connectors.
 #[derive(Debug)]
@@ -92,8 +92,7 @@ impl Revisions {
     }
 
     /// Activates a revision. The previous one stays cached for its jobs.
-    pub fn replace(&self, next: LoadedRevision) {
-        let next = Arc::new(next);
+    pub fn replace(&self, next: Arc<LoadedRevision>) {
         let before = self.current.swap(next.clone());
         if !before.seen.is_same(&next.seen)
             && let Ok(mut older) = self.older.lock()
@@ -132,8 +131,10 @@ impl Revisions {
         let files = ledger.revision(revision.clone()).await.ok()??;
         let directory = self.current().config.directory.clone();
         let files = Files::from_texts(serde_json::from_str::<Vec<(String, String)>>(&files).ok()?).within(directory);
-        let compiled = config::compile(&files, &*self.secrets);
-        let live = Arc::new(LoadedRevision::new(compiled.config?, compiled.secrets).ok()?);
+        let noted = Noted::new(&*self.secrets);
+        let compiled = config::compile(&files, &noted);
+        let live = LoadedRevision::new(compiled.config?, compiled.secrets).ok()?.read_with(noted.seen());
+        let live = Arc::new(live);
         self.remember(live.clone());
         Some(live)
     }

@@ -1,21 +1,22 @@
 //! Wiring: starts and stops every component in order. Only this file knows all of them.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_domain::schedule::Limits;
-use sluice_ledger::{Ledger, LedgerOptions, NewRevision, PauseRecord};
+use sluice_ledger::{Ledger, LedgerOptions, NewRevision};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::admin_token::{self, AdminToken};
 use crate::change::install;
+use crate::change_follower::{ChangeFollower, Followers};
 use crate::clock::Clock;
 use crate::config::{self, EnvironmentThenFiles, Files, Noted, SecretSource};
 use crate::observe::Metrics;
+use crate::pauses::AppliedPauses;
 use crate::revisions::{LoadedRevision, Revisions};
 use crate::root_key;
 use crate::safe_mode::SafeModes;
@@ -190,6 +191,7 @@ struct Listeners {
     admin_address: SocketAddr,
     operator: operate::Operator,
     intake_context: intake::IntakeContext,
+    changes: ChangeFollower,
 }
 
 impl Listeners {
@@ -197,15 +199,11 @@ impl Listeners {
         settings: &NodeSettings,
         context: &work::WorkContext,
         scheduler: &schedule::SchedulerHandle,
-        paused: &[PauseRecord],
         token: AdminToken,
     ) -> Result<Listeners, StartError> {
-        let work::WorkContext { ledger, revisions, metrics, clock, safe_modes, .. } = context.clone();
+        let work::WorkContext { ledger, revisions, metrics, clock, safe_modes, paused, .. } = context.clone();
         let intake_context =
             intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
-        let sources: HashSet<String> =
-            paused.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect();
-        intake_context.set_paused(sources);
         intake_context.set_scheduler(scheduler.clone());
         let intake =
             intake::IntakeServer::bind(settings.intake, intake_context.clone(), settings.intake_settings.clone())
@@ -213,8 +211,21 @@ impl Listeners {
                 .map_err(|source| StartError::Listen { what: "intake", address: settings.intake, source })?;
         let intake_address = intake.address().unwrap_or(settings.intake);
 
-        let handles =
-            operate::NodeHandles { scheduler: scheduler.clone(), intake: intake_context.clone(), safe_modes, metrics };
+        let followers = Followers {
+            revisions: revisions.clone(),
+            safe_modes: safe_modes.clone(),
+            scheduler: scheduler.clone(),
+            intake: intake_context.clone(),
+            paused,
+        };
+        let changes = ChangeFollower::new(ledger.clone(), followers);
+        let handles = operate::NodeHandles {
+            scheduler: scheduler.clone(),
+            intake: intake_context.clone(),
+            safe_modes,
+            metrics,
+            changes: Some(changes.clone()),
+        };
         let own_settings = NodeSettings { intake: intake_address, ..settings.clone() };
         let operator = operate::Operator::new(ledger, revisions, clock, handles, own_settings);
         let admin =
@@ -223,7 +234,9 @@ impl Listeners {
                 .map_err(|source| StartError::Listen { what: "admin", address: settings.admin, source })?;
         let admin = admin.with_pages(console::router);
         let admin_address = admin.address().unwrap_or(settings.admin);
-        Ok(Listeners { intake, intake_address, admin, admin_address, operator, intake_context })
+        // Before a request is accepted or a job starts.
+        changes.apply().await?;
+        Ok(Listeners { intake, intake_address, admin, admin_address, operator, intake_context, changes })
     }
 }
 
@@ -267,11 +280,10 @@ impl Node {
             clock: clock.clone(),
             on_requeued: requeued.clone(),
             safe_modes: SafeModes::load(ledger.clone()).await?,
+            paused: AppliedPauses::default(),
             careful_until: if unclean { clock.now() + unclean_shutdown::CAUTION } else { clock.now() },
         };
-        let paused = ledger.pauses().await?;
-        let listeners = Listeners::bind(&settings, &context, &scheduler, &paused, token).await?;
-        let targets = crate::pauses::targets(&revisions.current().config, &paused);
+        let listeners = Listeners::bind(&settings, &context, &scheduler, token).await?;
         let (intake, admin, operator) = (listeners.intake_address, listeners.admin_address, listeners.operator);
         let replays = operator.replay_batches();
         let watch = Watch::new(&context, scheduler.clone(), listeners.intake_context);
@@ -281,9 +293,10 @@ impl Node {
             intake,
             admin,
             operator,
-            schedule: tokio::spawn(schedule_loop.run(targets)),
+            schedule: tokio::spawn(schedule_loop.run()),
             intake_server: tokio::spawn(listeners.intake.run(stop.subscribe())),
             rest: vec![
+                tokio::spawn(listeners.changes.run(stop.subscribe())),
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
                 tokio::spawn(replays.run(stop.subscribe())),
                 tokio::spawn(watch.run(stop_admin.subscribe())),

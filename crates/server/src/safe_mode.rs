@@ -49,12 +49,6 @@ impl SafeModes {
         self.modes.load().until(worker, now)
     }
 
-    /// Turns it on or off: first in the ledger, then in the cache.
-    pub async fn set(&self, set: SetSafeMode) -> Result<(), sluice_ledger::Error> {
-        self.ledger.set_safe_mode(set).await?;
-        self.refresh().await
-    }
-
     /// Turns on safe mode for workers whose rule names the opened breaker.
     pub(crate) async fn breaker_opened(&self, workers: Vec<Arc<Worker>>, destination: &str, now: Time) {
         let opens = |trigger: &Trigger| matches!(trigger, Trigger::Breaker(name) if name == destination);
@@ -94,7 +88,7 @@ impl SafeModes {
         tracing::warn!(worker = %worker.name, %until, "safe mode on: {reason}");
         let set =
             SetSafeMode { worker: Some(worker.name.clone()), until: Some(until), actor: RULE.into(), reason, at: now };
-        if let Err(error) = self.set(set).await {
+        if let Err(error) = self.ledger.set_safe_mode(set).await {
             tracing::error!(worker = %worker.name, %error, "safe mode not turned on");
         }
     }

@@ -8,6 +8,7 @@ use sluice_domain::event::EventId;
 use sluice_domain::job::JobId;
 use sluice_ledger::{EventRecord, JobRecord, Ledger};
 
+use crate::change_follower::ChangeFollower;
 use crate::clock::Clock;
 use crate::config::SecretSource;
 use crate::observe::Metrics;
@@ -68,6 +69,8 @@ pub struct NodeHandles {
     pub intake: intake::IntakeContext,
     pub safe_modes: SafeModes,
     pub metrics: Metrics,
+    /// `None` if no node runs here.
+    pub changes: Option<ChangeFollower>,
 }
 
 /// Commands and queries of operators. Cheap to clone.
@@ -84,9 +87,7 @@ pub struct Operator {
     pub(super) safe_modes: SafeModes,
     pub(super) replays: Replays,
     pub(super) settings: Arc<NodeSettings>,
-    /// Held from the ledger write until the scheduler is notified, so that concurrent pauses cannot be applied out of
-    /// order.
-    pub(super) pausing: Arc<tokio::sync::Mutex<()>>,
+    changes: Option<ChangeFollower>,
     /// Held while a configuration is activated, so that concurrent changes are serialized.
     pub(super) changing: Arc<tokio::sync::Mutex<()>>,
 }
@@ -99,7 +100,7 @@ impl Operator {
         handles: NodeHandles,
         settings: NodeSettings,
     ) -> Operator {
-        let NodeHandles { scheduler, intake, safe_modes, metrics } = handles;
+        let NodeHandles { scheduler, intake, safe_modes, metrics, changes } = handles;
         let replays = Replays::new(ledger.clone(), clock.clone(), metrics.clone(), scheduler.clone());
         Operator {
             caller: Arc::new(Caller::owner()),
@@ -112,7 +113,7 @@ impl Operator {
             intake,
             safe_modes,
             settings: Arc::new(settings),
-            pausing: Arc::default(),
+            changes,
             changing: Arc::default(),
         }
     }
@@ -131,9 +132,9 @@ impl Operator {
         let (scheduler, _) = schedule::SchedulerHandle::new();
         let intake = intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
         let safe_modes = SafeModes::load(ledger.clone()).await?;
-        let handles = NodeHandles { scheduler, intake, safe_modes, metrics };
+        let handles = NodeHandles { scheduler, intake, safe_modes, metrics, changes: None };
         let operator = Operator::new(ledger, revisions, clock, handles, settings);
-        operator.put_paused_sources_in_force().await?;
+        operator.catch_up().await?;
         Ok(operator)
     }
 
@@ -185,12 +186,24 @@ impl Operator {
             .ok_or_else(|| OperateError::NotFound(format!("unknown job {id}; it may have been deleted by retention")))
     }
 
-    pub(super) async fn put_paused_sources_in_force(&self) -> Result<(), OperateError> {
-        let pauses = self.ledger.pauses().await?;
-        self.intake.set_paused(
-            pauses.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect(),
-        );
+    /// Returns once the changes that were written are applied here. Without a node there is only what queries show.
+    pub(super) async fn catch_up(&self) -> Result<(), OperateError> {
+        match &self.changes {
+            Some(changes) => changes.catch_up().await?,
+            None => {
+                self.safe_modes.refresh().await?;
+                self.intake.set_paused(crate::pauses::sources(&self.ledger.pauses().await?));
+            }
+        }
         Ok(())
+    }
+
+    /// Makes a compiled revision active once the ledger has it so.
+    pub(super) fn prepare(&self, live: LoadedRevision) {
+        match &self.changes {
+            Some(changes) => changes.prepare(live),
+            None => self.revisions.replace(Arc::new(live)),
+        }
     }
 }
 

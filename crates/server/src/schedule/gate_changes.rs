@@ -43,7 +43,10 @@ async fn write_pause(context: Arc<WorkContext>, destination: Arc<str>) {
         reason: "the destination rejected the credentials".to_owned(),
         at: context.clock.ledger_time(),
     };
-    if let Err(error) = context.ledger.pause(pause).await {
-        tracing::error!(%destination, %error, "the pause could not be written; it ends with this process");
+    match context.ledger.pause(pause).await {
+        Ok(()) => context.paused.insert(destination).await,
+        Err(error) => {
+            tracing::error!(%destination, %error, "the pause could not be written; it ends with this process")
+        }
     }
 }

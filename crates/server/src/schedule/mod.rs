@@ -21,7 +21,7 @@ use sluice_domain::job::JobId;
 use sluice_domain::random::Random;
 use sluice_domain::run::{LoadedJob, RunResult};
 use sluice_domain::schedule::backlog::BacklogQuery;
-use sluice_domain::schedule::{Input, Limits, PauseTarget, PendingJob, Scheduler, SchedulerAction};
+use sluice_domain::schedule::{Input, Limits, PendingJob, Scheduler, SchedulerAction};
 use sluice_domain::time::Time;
 use sluice_domain::worker::Worker;
 
@@ -64,11 +64,9 @@ impl Loop {
         }
     }
 
-    /// Runs until it is told to stop and the last job has ended. `paused` is what the ledger has as paused.
-    pub async fn run(mut self, paused: Vec<PauseTarget>) {
-        for target in paused {
-            self.step(Input::Pause(target));
-        }
+    /// Runs until it is told to stop and the last job has ended. Pauses that are in the inbox already count from the beginning: no
+    /// job is loaded before.
+    pub async fn run(mut self) {
         self.configure();
         let mut messages = Vec::new();
         while !(self.stopping && self.scheduler.in_flight() == 0) {

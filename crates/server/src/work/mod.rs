@@ -28,6 +28,7 @@ use sluice_ledger::{ChangedJob, EventRecord, Ledger};
 use crate::clock::Clock;
 use crate::observe::Metrics;
 use crate::observe::metrics::DeadLabels;
+use crate::pauses::AppliedPauses;
 use crate::revisions::Revisions;
 use crate::safe_mode::SafeModes;
 
@@ -41,6 +42,7 @@ pub struct WorkContext {
     /// Until this time of the steady clock every attempt is recorded before its call: set after an unclean shutdown.
     pub careful_until: Time,
     pub safe_modes: SafeModes,
+    pub paused: AppliedPauses,
     pub on_requeued: OnRequeued,
 }
 

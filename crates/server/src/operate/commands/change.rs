@@ -95,15 +95,18 @@ impl Operator {
         if Revision::of(there.iter()).0 != revision {
             install::put(&self.settings.config, &there, &candidate.files, manifest)?;
         }
-        let kept = self.keep(&candidate.files, &candidate.live.revision, actor, order.reason.trim()).await;
+        let Candidate { files, live, .. } = candidate;
+        let hash = live.revision.clone();
+        self.prepare(live);
+        let kept = self.keep(&files, &hash, actor, order.reason.trim()).await;
         if let Err(error) = kept {
             // A revision that is not recorded must not be active: restores the files.
             let back = Manifest::new(&plan.running, actor, "rolled back: not recorded");
-            install::put(&self.settings.config, &candidate.files, &there, back)?;
+            install::put(&self.settings.config, &files, &there, back)?;
             install::clear(&self.settings.config)?;
             return Err(error);
         }
-        self.activate(candidate.live).await?;
+        self.catch_up().await?;
         install::clear(&self.settings.config)?;
         Ok(AppliedView { revision, changed: !plan.is_empty(), plan })
     }
@@ -124,20 +127,6 @@ impl Operator {
             at: self.clock.ledger_time(),
         };
         Ok(self.ledger.activate_revision(kept).await?)
-    }
-
-    /// Notifies the components.
-    pub(super) async fn activate(&self, live: LoadedRevision) -> Result<(), OperateError> {
-        let revision = live.revision.clone();
-        if !live.is_same(&self.revisions.current()) {
-            self.revisions.replace(live);
-            self.scheduler.reconfigured();
-            // A new worker may belong to a paused queue.
-            let _one_at_a_time = self.pausing.lock().await;
-            self.put_workers_in_force(&self.ledger.pauses().await?);
-            tracing::info!(%revision, "configuration activated");
-        }
-        Ok(())
     }
 
     async fn candidate(&self, wanted: &Wanted) -> Result<Candidate, OperateError> {
@@ -239,8 +228,9 @@ impl Operator {
             self.ledger.audit(entry).await?;
         }
         let reason = if reason.trim().is_empty() { "reload" } else { reason.trim() };
+        self.prepare(candidate.live);
         self.keep(&candidate.files, &revision, actor, reason).await?;
-        self.activate(candidate.live).await?;
+        self.catch_up().await?;
         Ok((revision.to_string(), true))
     }
 }

@@ -116,7 +116,8 @@ impl Operator {
         let until = order.on.then_some(at + lasts);
         let (actor, reason) = (self.actor(&order.actor), order.reason.clone());
         let set = SetSafeMode { worker: order.worker.clone(), until, actor, reason, at };
-        self.safe_modes.set(set).await?;
+        self.ledger.set_safe_mode(set).await?;
+        self.catch_up().await?;
         if order.on { Ok(()) } else { self.release_held(order.worker).await }
     }
 

@@ -1,10 +1,7 @@
 //! Pause and resume.
 
-use std::sync::Arc;
-
 use sluice_domain::access::Permission;
-use sluice_domain::schedule::PauseTarget;
-use sluice_ledger::{Pause, PauseRecord, Resume};
+use sluice_ledger::{Pause, Resume};
 
 use crate::operate::commands::need;
 use crate::operate::operator::{OperateError, Operator};
@@ -15,43 +12,18 @@ impl Operator {
         self.permit(Permission::Operate)?;
         need(reason, "a pause needs a reason")?;
         let target = self.target(target)?;
-        let _one_at_a_time = self.pausing.lock().await;
         let (actor, reason, at) = (self.actor(actor), reason.to_owned(), self.clock.ledger_time());
-        self.ledger.pause(Pause { target: target.clone(), actor, reason, at }).await?;
-        self.apply_pauses(&target).await
+        self.ledger.pause(Pause { target, actor, reason, at }).await?;
+        self.catch_up().await
     }
 
     /// Ends a pause. The reason may be empty.
     pub async fn resume(&self, target: &str, actor: &str, reason: &str) -> Result<(), OperateError> {
         self.permit(Permission::Operate)?;
         let target = self.target(target)?;
-        let _one_at_a_time = self.pausing.lock().await;
         let (actor, reason, at) = (self.actor(actor), reason.trim().to_owned(), self.clock.ledger_time());
-        self.ledger.resume(Resume { target: target.clone(), actor, reason, at }).await?;
-        self.apply_pauses(&target).await
-    }
-
-    /// Applies the pauses of the ledger to the scheduler and the intake.
-    async fn apply_pauses(&self, target: &str) -> Result<(), OperateError> {
-        let pauses = self.ledger.pauses().await?;
-        if let Some(name) = target.strip_prefix("destination:") {
-            let paused = pauses.iter().any(|pause| pause.target == target);
-            self.tell(PauseTarget::Destination(Arc::from(name)), paused);
-        }
-        self.put_workers_in_force(&pauses);
-        self.put_paused_sources_in_force().await
-    }
-
-    pub(super) fn put_workers_in_force(&self, pauses: &[PauseRecord]) {
-        let live = self.revisions.current();
-        let paused = crate::pauses::workers(&live.config, pauses);
-        for name in live.config.workers.keys() {
-            self.tell(PauseTarget::Worker(Arc::from(name.as_str())), paused.contains(name));
-        }
-    }
-
-    fn tell(&self, target: PauseTarget, paused: bool) {
-        if paused { self.scheduler.pause(target) } else { self.scheduler.resume(target) }
+        self.ledger.resume(Resume { target, actor, reason, at }).await?;
+        self.catch_up().await
     }
 
     /// Stored form of a target: a playbook is a worker.
