@@ -116,7 +116,8 @@ impl Store {
             let late =
                 DecideApproval { choice: default, actor: EXPIRY.into(), reason: String::new(), ..decide.clone() };
             let counts = self.decide_one(id, &late);
-            return if default == choice { counts } else { self.decide_one(id, decide) };
+            let conflict = || self.approval(id).map_or(Decided::Unknown, |record| Decided::Conflict(Box::new(record)));
+            return if default == choice { counts } else { conflict() };
         }
         (record.state, record.decided_at) = (choice.state(), Some(decide.at));
         (record.decided_by, record.reason) = (Some(decide.actor.clone()), Some(decide.reason.clone()));

@@ -105,7 +105,11 @@ impl Batch<'_, '_> {
                 ..decide.clone()
             };
             let counts = self.decide(id, &expired)?;
-            return if record.default == choice { Ok(counts) } else { self.decide(id, decide) };
+            if record.default == choice {
+                return Ok(counts);
+            }
+            let decided = self.reader().approval(&id)?;
+            return Ok(decided.map_or(Decided::Unknown, |record| Decided::Conflict(Box::new(record))));
         }
         self.cached(include_str!("sql/decide_approval.sql"))?.execute(params![
             id.0,
