@@ -464,6 +464,7 @@ fn commands_of_the_readme_work() {
     assert!(output.status.success(), "{script}\n{said}\n{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(said.matches("HTTP/1.1 202 Accepted").count(), 2, "{said}");
     assert_eq!(said.matches("idempotent-replayed: true").count(), 1, "{said}");
+    assert_eq!(said.matches(r#""result":{"record":"#).count(), 1, "the duplicate is told the record: {said}");
     assert_eq!(said.matches("website:lead-1").count(), 1, "one record, not two: {said}");
     let shown = readme.lines().find(|line| line.starts_with("{\"event_id\"")).expect("the README shows an answer");
     // Every ledger has event ids of its own.
