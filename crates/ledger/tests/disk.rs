@@ -31,7 +31,7 @@ const MIB: usize = 1024 * 1024;
 const FILE_SYSTEM_MIB: usize = 144;
 const SPARE_MIB: usize = 48;
 /// More than fit into what is left by accident, and fewer than what is kept aside has room for, each on its own.
-const COMPLETIONS: usize = 200;
+const COMPLETIONS: usize = 120;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap()

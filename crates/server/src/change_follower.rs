@@ -85,7 +85,8 @@ impl ChangeFollower {
     pub(crate) async fn catch_up(&self) -> Result<(), Error> {
         let seq = self.ledger.change_seq().await?;
         let mut applied = self.applied.lock().await;
-        if *applied < seq {
+        // A changed secret does not change the revision, and so not the sequence.
+        if *applied < seq || self.has_prepared() {
             self.apply_to(&mut applied).await?;
         }
         Ok(())
@@ -114,6 +115,10 @@ impl ChangeFollower {
     /// Keeps a revision that is compiled already, for the moment at which the ledger has it as the active one.
     pub(crate) fn prepare(&self, live: LoadedRevision) {
         *self.prepared.lock().unwrap_or_else(PoisonError::into_inner) = Some(live);
+    }
+
+    fn has_prepared(&self) -> bool {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     fn take_prepared(&self, revision: &str) -> Option<LoadedRevision> {

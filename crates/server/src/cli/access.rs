@@ -40,6 +40,7 @@ enum UsersCommand {
 
 #[derive(Debug, clap::Args)]
 struct AddUser {
+    /// Name that the user signs in with
     name: String,
     /// viewer, operator or admin
     #[arg(long, default_value = "viewer")]
@@ -60,6 +61,7 @@ struct AddUser {
 
 #[derive(Debug, clap::Args)]
 struct RemoveUser {
+    /// The user
     name: String,
     #[command(flatten)]
     actor: Actor,
@@ -94,6 +96,7 @@ enum TokensCommand {
 
 #[derive(Debug, clap::Args)]
 struct AddToken {
+    /// Name of the token, for the audit trail
     name: String,
     /// viewer, operator or admin
     #[arg(long, default_value = "viewer")]

@@ -12,6 +12,7 @@ use crate::operate::views::{DestinationDetail, FailureRuleView};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  sluice destinations show crm\n  sluice destinations show crm --rules")]
 pub struct Show {
+    /// The destination
     name: String,
     /// List what error responses mean, in order of precedence
     #[arg(long)]
