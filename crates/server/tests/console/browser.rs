@@ -21,18 +21,14 @@ pub enum Script {
 }
 
 impl Browser {
-    /// `None`, and says so, if the machine has no Chromium with its driver.
-    pub async fn start(script: Script) -> Option<Browser> {
+    pub async fn start(script: Script) -> Browser {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let spawned = Command::new("chromedriver")
             .arg(format!("--port={port}"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        let Ok(driver) = spawned else {
-            eprintln!("skipped: no chromedriver; scripts/install-browser installs it");
-            return None;
-        };
+        let driver = spawned.expect("chromedriver is installed: run scripts/install-browser");
         let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(120)).build().unwrap();
         let base = format!("http://127.0.0.1:{port}");
         until(|| async { client.get(format!("{base}/status")).send().await.ok() }).await;
@@ -49,7 +45,7 @@ impl Browser {
         let made: Value =
             client.post(format!("{base}/session")).json(&capabilities).send().await.unwrap().json().await.unwrap();
         let id = made["value"]["sessionId"].as_str().unwrap_or_else(|| panic!("no session: {made}"));
-        Some(Browser { driver, client, session: format!("{base}/session/{id}"), _profile: profile })
+        Browser { driver, client, session: format!("{base}/session/{id}"), _profile: profile }
     }
 
     async fn call(&self, path: &str, body: Value) -> Value {

@@ -34,7 +34,7 @@ async fn sign_in(browser: &Browser, world: &World) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_have_no_error_and_no_serious_finding_in_light_dark_and_on_a_phone() {
-    let Some(browser) = Browser::start(Script::On).await else { return };
+    let browser = Browser::start(Script::On).await;
     let (world, event) = with_dead_letter().await;
     sign_in(&browser, &world).await;
     let axe = tokio::task::spawn_blocking(axe).await.unwrap();
@@ -63,7 +63,7 @@ async fn pages_have_no_error_and_no_serious_finding_in_light_dark_and_on_a_phone
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letter_is_replayed_with_the_mouse_and_the_page_follows() {
-    let Some(browser) = Browser::start(Script::On).await else { return };
+    let browser = Browser::start(Script::On).await;
     let (world, _) = with_dead_letter().await;
     sign_in(&browser, &world).await;
     browser.open(&format!("{}/dead-letters", world.admin)).await;
@@ -80,7 +80,7 @@ async fn dead_letter_is_replayed_with_the_mouse_and_the_page_follows() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn burst_that_arrives_is_shown_without_a_reload() {
-    let Some(browser) = Browser::start(Script::On).await else { return };
+    let browser = Browser::start(Script::On).await;
     let world = World::start().await;
     sign_in(&browser, &world).await;
     browser.open(&format!("{}/", world.admin)).await;
@@ -95,7 +95,7 @@ async fn burst_that_arrives_is_shown_without_a_reload() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_alone_reach_a_dead_letter() {
-    let Some(browser) = Browser::start(Script::On).await else { return };
+    let browser = Browser::start(Script::On).await;
     let (world, event) = with_dead_letter().await;
     sign_in(&browser, &world).await;
     browser.sees("Live.").await;
@@ -115,7 +115,7 @@ async fn keys_alone_reach_a_dead_letter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn destination_is_paused_and_resumed_with_script_off() {
-    let Some(browser) = Browser::start(Script::Off).await else { return };
+    let browser = Browser::start(Script::Off).await;
     let world = World::start().await;
     sign_in(&browser, &world).await;
     browser.open(&format!("{}/destinations", world.admin)).await;

@@ -78,7 +78,7 @@ async fn every_page_is_shown_under_a_strict_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_letter_is_planned_replayed_with_a_reason_and_succeeds() {
+async fn dead_letter_is_planned_and_replayed_with_a_reason() {
     let (world, event) = with_dead_letter().await;
     let visitor = Visitor::signed_in(&world, None).await;
     let list = visitor.get("/dead-letters").await;

@@ -167,6 +167,13 @@ async fn api_token_has_its_role_and_can_be_revoked() {
     assert_eq!(status("/api/v1/users", None).await, 403);
     let pause = json!({ "target": "destination:crm", "reason": "x", "actor": "root" });
     assert_eq!(status("/api/v1/pause", Some(pause)).await, 403);
+    let alert = json!({ "alert": "breaker-open", "subject": "crm", "for": "2h" });
+    for act in ["acknowledge", "snooze"] {
+        assert_eq!(status(&format!("/api/v1/alerts/{act}"), Some(alert.clone())).await, 403, "{act}");
+    }
+    let merge = json!({ "into": "con_2", "reason": "x" });
+    assert_eq!(status("/api/v1/contacts/con_1/merge", Some(merge)).await, 403);
+    assert_eq!(status("/api/v1/contacts/con_1/split", Some(json!({ "reason": "x" }))).await, 403);
     let tokens = world.get("/api/v1/tokens").await;
     assert!(!tokens.to_string().contains(&secret), "{tokens}");
     let id = tokens[0]["id"].as_i64().unwrap();

@@ -17,7 +17,7 @@ function showTimes(root) {
   }
 }
 showTimes(document);
-byId("zone").textContent = `Times are of ${zone}; UTC on hover.`;
+byId("zone").textContent = `Times in ${zone}; hover for UTC.`;
 
 // Theme: the system's, or the reader's choice.
 const themes = ["", "light", "dark"];
