@@ -54,21 +54,20 @@ pub struct EventQuery {
     pub since: Option<Time>,
     /// Only these.
     pub seqs: Option<Vec<EventSeq>>,
-    /// Only of these contacts, by the numbers that [`KeyLookup`](crate::KeyLookup) found.
-    pub contacts: Option<Vec<i64>>,
 }
 
 impl EventQuery {
     pub(crate) fn new(filter: EventFilter, found: FoundKeys) -> EventQuery {
         let EventFilter { source, event_type, status, since, keys, contacts } = filter;
-        EventQuery {
-            source,
-            event_type,
-            status,
-            since,
-            seqs: keys.map(|_| found.seqs),
-            contacts: contacts.map(|_| found.contacts),
-        }
+        let seqs = match (keys, contacts) {
+            (None, None) => None,
+            (Some(_), None) => Some(found.seqs),
+            (None, Some(_)) => Some(found.contact_events),
+            (Some(_), Some(_)) => {
+                Some(found.seqs.into_iter().filter(|seq| found.contact_events.contains(seq)).collect())
+            }
+        };
+        EventQuery { source, event_type, status, since, seqs }
     }
 }
 

@@ -378,6 +378,10 @@ impl Ledger {
     }
 
     /// Contacts with one of these identifiers, each as the one that it is merged into.
+    pub async fn contact_events(&self, contact: ContactId, page: Page) -> Result<Vec<EventSeq>, Error> {
+        self.submit(Op::ContactEvents, ContactEvents { contact, page }).await
+    }
+
     pub async fn find_contacts(&self, identifiers: Vec<KeyDigest>) -> Result<Vec<ContactId>, Error> {
         self.submit(Op::FindContacts, ContactLookup { identifiers }).await
     }

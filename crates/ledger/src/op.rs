@@ -22,7 +22,7 @@ use sluice_domain::time::Time;
 pub use sluice_domain::transition::JobUpdate;
 use sluice_domain::unit::Rate;
 
-use crate::filter::JobFilter;
+use crate::filter::{JobFilter, Page};
 use crate::record::{EventSeq, JobRecord, NewEvent, ReplayRecord};
 use crate::seal::RootKey;
 
@@ -351,6 +351,13 @@ pub struct KeyLookup {
     pub contacts: Vec<KeyDigest>,
 }
 
+/// Looks up the events of a contact and of those that are merged into it.
+#[derive(Clone, Copy, Debug)]
+pub struct ContactEvents {
+    pub contact: ContactId,
+    pub page: Page,
+}
+
 /// Looks up contacts by their identifiers.
 #[derive(Clone, Debug)]
 pub struct ContactLookup {
@@ -362,8 +369,8 @@ pub struct ContactLookup {
 pub struct FoundKeys {
     /// Events that have one of the keys, expired ones too.
     pub seqs: Vec<EventSeq>,
-    /// Numbers of the contacts, as [`EventQuery`](crate::EventQuery) takes them.
-    pub contacts: Vec<i64>,
+    /// Events of the contacts. Some may have been pruned.
+    pub contact_events: Vec<EventSeq>,
 }
 
 /// Contacts that must not be written to.

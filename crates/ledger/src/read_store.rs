@@ -83,8 +83,6 @@ macro_rules! read_verbs {
             contact(id: ContactId) -> Option<ContactRecord>;
             /// Contacts, newest first: those that are not merged into another one, or all that have conflicts.
             contacts(conflicts_only: bool, page: Page) -> Vec<ContactRecord>;
-            /// Events of a contact and of those that are merged into it, newest first.
-            contact_events(id: ContactId, page: Page) -> Vec<EventSeq>;
             /// Number of effects that count under a cap.
             cap_used(cap: CapReservation, now: Time) -> u64;
             /// Suppressed contacts, newest first.

@@ -1,4 +1,4 @@
-//! Many seeds, on as many threads as wanted. What comes out does not depend on how many.
+//! Many seeds on several threads. The result does not depend on their number.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,7 +30,7 @@ pub struct Campaign {
 pub struct Totals {
     /// Seeds that were run.
     pub seeds: u64,
-    /// Different events that senders came up with.
+    /// Different events of senders.
     pub events: u64,
     /// Requests, repeats included.
     pub requests: u64,

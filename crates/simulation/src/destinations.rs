@@ -1,4 +1,4 @@
-//! Destinations that misbehave: what becomes of a call, and what the destination shows afterwards.
+//! Destinations with faults: what becomes of a call, and what the destination shows afterwards.
 
 use sluice_domain::hash::Set;
 use sluice_domain::job::EffectKey;
@@ -77,7 +77,7 @@ pub(super) struct Destination {
     pub down_until: i64,
     /// Goes up and down every three seconds until then.
     pub flaps_until: i64,
-    /// Refuses our credentials until somebody mends them.
+    /// Refuses the node's credentials until an operator replaces them.
     pub unauthorized: bool,
     /// Keys that it has seen, if it keeps them.
     keys: Set<EffectKey>,
@@ -87,7 +87,7 @@ pub(super) struct Destination {
 pub(super) struct Destinations(pub [Destination; DESTINATIONS]);
 
 impl Destinations {
-    /// So long ago that nobody remembers the key.
+    /// The key has expired at the destination.
     pub fn forget(&mut self, key: EffectKey) {
         for destination in &mut self.0 {
             destination.keys.remove(&key);
@@ -214,5 +214,5 @@ impl Destination {
     }
 }
 
-/// The kinds of call that [`Destination::call`] knows how to spoil.
+/// The kinds of call that [`Destination::call`] can make fail.
 pub(super) const CALL_FAULTS: usize = 15;

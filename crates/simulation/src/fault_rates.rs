@@ -1,11 +1,11 @@
-//! How much goes wrong in a run. Each seed has a rates of its own: some faults often, some never.
+//! Rates of faults. Each seed has its own: some faults often, some never.
 
 use sluice_domain::random::Random;
 
 use super::Profile;
 use super::destinations::CALL_FAULTS;
 
-/// Chances of everything that can go wrong.
+/// Probability of each fault.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultRates {
     /// Of each call.
@@ -15,7 +15,7 @@ pub(super) struct FaultRates {
     /// Of each read-back.
     pub read_fails: f64,
     pub lies: f64,
-    /// At each point where a crash hurts.
+    /// At each point where a crash can lose something.
     pub crash: f64,
     /// Of each commit.
     pub commit_fails: f64,
@@ -30,7 +30,7 @@ pub(super) struct FaultRates {
     pub disk_full: f64,
     pub clock: f64,
     pub crash_idle: f64,
-    /// Whether people act.
+    /// Whether operators act.
     pub operators: bool,
 }
 
@@ -94,7 +94,7 @@ impl FaultRates {
         rates
     }
 
-    /// One of the ways in which calls fail under this rates.
+    /// How a call fails under these rates.
     pub fn pick_call(&self, random: &mut Random) -> usize {
         loop {
             let kind = random.below(CALL_FAULTS as u64) as usize;

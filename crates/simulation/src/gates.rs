@@ -1,4 +1,4 @@
-//! What an honest observer knows of each gate, worker and lane: enough to tell when the scheduler lets through too much.
+//! Independent model of each gate, worker and lane: finds runs that the scheduler must not have started.
 
 use sluice_domain::destination::GateSettings;
 use sluice_domain::job::JobId;

@@ -1,4 +1,4 @@
-//! Simulate: the production core under years of bad rates, in seconds.
+//! Simulation: the production core with faults of every kind, deterministic by seed.
 //!
 //! In: a seed.
 //! Out: a report: what was reached, a hash of every step, and the first broken invariant, if any.
@@ -41,16 +41,16 @@ pub use shadow_ledger::{Ground, scratch};
 use trace::About;
 use world::Simulation;
 
-/// What kind of trouble a run is made of.
+/// Which faults a run has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// Everything, each seed with a mix of its own.
+    /// All of them, each seed with its own mix.
     #[default]
     Mixed,
-    /// Nothing but senders that repeat themselves.
+    /// Only senders that repeat themselves.
     Calm,
-    /// Mostly destinations and the way to them.
+    /// Mostly destinations and the network.
     Network,
     Crashes,
     /// Mostly the disk.
@@ -63,7 +63,7 @@ impl Profile {
     pub const ALL: [Profile; 6] =
         [Profile::Mixed, Profile::Calm, Profile::Network, Profile::Crashes, Profile::Disk, Profile::Liar];
 
-    /// The word on the command line.
+    /// The name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Profile::Mixed => "mixed",
@@ -81,7 +81,7 @@ impl Profile {
 pub struct Options {
     /// The same seed gives the same run.
     pub seed: u64,
-    /// How many different events senders come up with.
+    /// How many different events senders have.
     pub events: u32,
     /// What goes wrong.
     pub profile: Profile,
@@ -98,7 +98,7 @@ pub struct Violation {
     pub at_ms: i64,
     /// The job or key that it happened to.
     pub about: String,
-    /// One command that shows it again.
+    /// The command that reproduces it.
     pub reproduce: String,
     /// The last steps that touched it.
     pub trace: Vec<String>,
@@ -108,7 +108,7 @@ pub struct Violation {
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub seed: u64,
-    /// Different events that senders came up with.
+    /// Different events of senders.
     pub events: u64,
     /// Requests, repeats included.
     pub requests: u64,
@@ -120,7 +120,7 @@ pub struct Report {
     /// Steps of the simulation.
     pub steps: u64,
     pub simulated_ms: i64,
-    /// Names everything that happened.
+    /// Hash of every step.
     pub hash: u64,
     /// What was reached.
     #[serde(skip)]
@@ -132,7 +132,7 @@ pub struct Report {
 /// Steps of the trace that are shown with a violation.
 const TRACE_LINES_MAX: usize = 60;
 
-/// Runs a seed. A violation is run once more, to tell how it came about.
+/// Runs a seed. A violation is run once more, for its trace.
 pub fn run(options: Options) -> Report {
     let mut world = Simulation::new(options, false);
     world.play();
@@ -151,8 +151,8 @@ pub fn run(options: Options) -> Report {
     world.report(Some(violation))
 }
 
-/// Runs a seed with the real ledger on a ground of its own beside the simulated one: both are given the same operations, and must
-/// answer and hold the same, over every crash.
+/// Runs a seed with a real ledger beside the simulated one: both are given the same operations, and must have the same replies
+/// and content, over every crash.
 pub fn run_beside(options: Options, ground: std::io::Result<Box<dyn Ground>>) -> Report {
     let mut world = Simulation::new(options, false);
     world.attach_shadow(ground);
@@ -174,7 +174,7 @@ fn command(Options { seed, events, profile }: Options) -> String {
     format!("sluice simulate --seed {seed} --events {events} --profile {}", profile.as_str())
 }
 
-/// Runs a seed and answers with every step of it in words.
+/// Runs a seed and returns every step as text.
 pub fn trace(options: Options) -> Vec<String> {
     let mut world = Simulation::new(options, true);
     world.play();

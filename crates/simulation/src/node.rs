@@ -142,7 +142,7 @@ impl SimNode {
 }
 
 impl Simulation {
-    /// The process ends at this point, if the rates wants it.
+    /// The process ends at this point with the rate of crashes.
     pub(super) fn crashes_at(&mut self, point: Fault) -> bool {
         let hit = self.rates.crash > 0.0 && self.node.is_some() && self.random.chance(self.rates.crash);
         if hit {

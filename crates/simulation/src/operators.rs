@@ -1,4 +1,4 @@
-//! People: they pause, resume, replay, drop, decide and change the configuration, at any moment.
+//! Operators: they pause, resume, replay, drop, decide and change the configuration at any time.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl Stop {
     }
 }
 
-/// What somebody does.
+/// An action of an operator.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OperatorAction {
     Pause(Stop),
@@ -74,7 +74,7 @@ pub(super) enum OperatorAction {
 }
 
 impl Simulation {
-    /// About every quarter of a minute somebody does something.
+    /// About every 15 seconds.
     pub(super) fn operate(&mut self) {
         if self.is_healing() {
             return;
@@ -214,7 +214,7 @@ impl Simulation {
         self.submit(op, Waiter::Operator(act));
     }
 
-    /// Somebody answers a question, perhaps one that was answered before.
+    /// Decides an approval, perhaps one that is decided already.
     fn answer_a_question(&mut self) {
         let asked = self.store.all_approvals().len();
         let some = self.random.below(asked.max(1) as u64) as usize;
@@ -326,7 +326,7 @@ impl Simulation {
         }
     }
 
-    /// Upkeep comes by.
+    /// Maintenance runs.
     pub(super) fn prune(&mut self) {
         if self.is_healing() {
             return;
@@ -359,7 +359,7 @@ impl Simulation {
         if self.options.seed.is_multiple_of(2) { KEEP_LONG_MS } else { KEEP_SHORT_MS }
     }
 
-    /// Somebody mends everything; again after each start until nothing is paused.
+    /// Ends every pause; again after each start until nothing is paused.
     pub(super) fn resume_everything(&mut self) {
         if self.node.is_none() {
             // Once the node is back.

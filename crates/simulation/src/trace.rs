@@ -1,4 +1,4 @@
-//! What happened, as a hash of every step; and, when a run is repeated to look at it, in words.
+//! The steps of a run as a hash; and as text if a run is repeated for it.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub(super) enum About {
 pub(super) struct Trace {
     hash: u64,
     steps: u64,
-    /// Kept only while somebody looks.
+    /// Only of a run that is repeated for its trace.
     kept: Option<Vec<(Time, About, String)>>,
 }
 
@@ -44,7 +44,7 @@ impl Trace {
         }
     }
 
-    /// The same with words that are only made while somebody looks.
+    /// The same with a text that is only formatted for a trace.
     #[inline]
     pub fn say(&mut self, now: i64, about: About, words: impl FnOnce() -> String) {
         if let Some(kept) = &mut self.kept {
@@ -52,7 +52,7 @@ impl Trace {
         }
     }
 
-    /// Names everything that happened.
+    /// Hash of every step.
     pub fn hash(&self) -> u64 {
         self.hash
     }

@@ -15,8 +15,8 @@ use super::lanes::LanePlace;
 use super::{BindingRow, DAY_MS, EventRow, JobRow, ProofRow, Store};
 use crate::op::{Acceptance, Accepted, Duplicate, MatchedBy};
 use crate::record::{
-    ClashPolicy, EventSeq, JobRecord, MappingWarningCount, NewEvent, Proof, Quarantine, SourceDayCounts, VariantRecord,
-    Variants,
+    ClashPolicy, EventRecord, EventSeq, JobRecord, MappingWarningCount, NewEvent, Proof, Quarantine, SourceDayCounts,
+    VariantRecord, Variants,
 };
 
 /// Variants of an event that are stored; further ones are counted.
@@ -302,7 +302,16 @@ impl Store {
         }
         let body = Some(event.body.clone());
         let jobs = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
-        let row = EventRow { seq, id, generation, persisted_at: now, first_job, jobs, variant_of, new: event, body };
+        let record = Arc::new(EventRecord {
+            seq,
+            generation,
+            persisted_at: now,
+            first_job,
+            jobs,
+            variant_of,
+            ..event.record(id)
+        });
+        let row = EventRow { seq, id, generation, first_job, jobs, new: event, record, body };
         self.events.push(seq, row);
         let variant_of = variant_of.and_then(|first| self.events.get(&first)).map(|first| first.id);
         Acceptance::Accepted(Accepted { seq, id, variant_of, quarantined: quarantine.is_some() })

@@ -272,6 +272,10 @@ impl WriteStore for Batch<'_> {
         Ok(self.store.find_keys(lookup))
     }
 
+    fn contact_events(&mut self, lookup: &ContactEvents) -> Result<Vec<EventSeq>> {
+        Ok(self.store.contact_events(lookup.contact, lookup.page))
+    }
+
     fn find_contacts(&mut self, lookup: &ContactLookup) -> Result<Vec<ContactId>> {
         Ok(self.store.find_contacts(&lookup.identifiers))
     }

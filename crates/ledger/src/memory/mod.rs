@@ -130,11 +130,11 @@ struct EventRow {
     seq: EventSeq,
     id: EventId,
     generation: u32,
-    persisted_at: Time,
     first_job: JobId,
     jobs: u32,
-    variant_of: Option<EventSeq>,
     new: Box<NewEvent>,
+    /// Never changes: shared by everyone who reads it.
+    record: Arc<EventRecord>,
     body: Option<Arc<EventBody>>,
 }
 
@@ -146,18 +146,6 @@ impl EventRow {
     fn head(&self) -> EventHead<'_> {
         let (key_text, received_at) = (self.new.key_text.as_str(), self.new.received_at);
         EventHead { seq: self.seq, id: self.id, key_text, generation: self.generation, received_at, jobs: self.jobs }
-    }
-
-    fn record(&self) -> EventRecord {
-        EventRecord {
-            seq: self.seq,
-            generation: self.generation,
-            persisted_at: self.persisted_at,
-            first_job: self.first_job,
-            jobs: self.jobs,
-            variant_of: self.variant_of,
-            ..self.new.record(self.id)
-        }
     }
 }
 

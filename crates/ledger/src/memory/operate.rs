@@ -205,7 +205,7 @@ impl Store {
 
     fn prune_bodies(&mut self, prune: &Prune, limit: usize) -> usize {
         let with_body = self.events.values().filter(|event| event.body.is_some());
-        let old = with_body.take_while(|event| event.persisted_at < prune.bodies_before);
+        let old = with_body.take_while(|event| event.record.persisted_at < prune.bodies_before);
         let unneeded = old.filter(|event| !self.is_needed(event));
         let seqs: Vec<EventSeq> = unneeded.map(|event| event.seq).take(limit).collect();
         for seq in &seqs {
@@ -218,7 +218,7 @@ impl Store {
     }
 
     fn prune_events(&mut self, prune: &Prune, limit: usize) -> usize {
-        let old = self.events.values().take_while(|event| event.persisted_at < prune.events_before);
+        let old = self.events.values().take_while(|event| event.record.persisted_at < prune.events_before);
         let expired = old.filter(|event| event.new.expires_at < prune.at && !self.is_needed(event));
         let seqs: Vec<EventSeq> = expired.map(|event| event.seq).take(limit).collect();
         for seq in &seqs {
@@ -230,7 +230,7 @@ impl Store {
                 self.signed_contents.remove(&content.0);
             }
             self.count_pruned("body", usize::from(event.body.is_some()));
-            let day = (event.persisted_at.0.div_euclid(DAY_MS), event.new.source.clone());
+            let day = (event.record.persisted_at.0.div_euclid(DAY_MS), event.new.source.clone());
             self.source_days.entry(day).or_default().pruned += 1;
             for id in event.job_ids() {
                 self.remove_job(id);
@@ -277,7 +277,7 @@ impl Store {
 
     /// The clock as it was stored last, not before the newest event.
     pub fn clock(&self) -> Option<ClockRecord> {
-        let newest = self.events.values().next_back().map_or(Time(i64::MIN), |event| event.persisted_at);
+        let newest = self.events.values().next_back().map_or(Time(i64::MIN), |event| event.record.persisted_at);
         self.clock.map(|record| ClockRecord { time: record.time.max(newest), ..record })
     }
 }

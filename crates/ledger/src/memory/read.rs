@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use sluice_domain::event::{EventId, EventStatus};
 use sluice_domain::job::{JobId, JobState};
-use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
 use sluice_domain::wait::WaitReason;
 
@@ -54,7 +53,7 @@ impl Store {
 
     /// Every event, oldest first.
     pub fn all_events(&self) -> impl Iterator<Item = EventRecord> {
-        self.events.values().map(super::EventRow::record)
+        self.events.values().map(|event| (*event.record).clone())
     }
 
     /// The sequence number of an event.
@@ -88,7 +87,7 @@ impl Store {
     /// Events by sequence number, with bodies where they are still stored.
     pub fn events(&self, seqs: &[EventSeq]) -> Vec<(EventRecord, Option<EventBody>)> {
         let found = seqs.iter().filter_map(|seq| self.events.get(seq));
-        found.map(|event| (event.record(), event.body.as_deref().cloned())).collect()
+        found.map(|event| ((*event.record).clone(), event.body.as_deref().cloned())).collect()
     }
 
     /// The jobs of an event.
@@ -130,18 +129,13 @@ impl Store {
 
     pub(crate) fn list_events(&self, query: &EventQuery, page: Page) -> Vec<ListedEvent> {
         let newest_first = self.events.values().rev().filter(|event| page.after.is_none_or(|after| event.seq < after));
-        let contact_of = |event: &super::EventRow| event.new.contact.map(contact_number);
         newest_first
             .filter(|event| query.source.as_deref().is_none_or(|source| *event.new.source == *source))
             .filter(|event| query.event_type.as_deref().is_none_or(|wanted| event.new.event_type == wanted))
             .filter(|event| query.since.is_none_or(|since| event.new.received_at >= since))
             .filter(|event| query.seqs.as_ref().is_none_or(|seqs| seqs.contains(&event.seq)))
-            .filter(|event| {
-                let contact = contact_of(event);
-                query.contacts.as_ref().is_none_or(|among| contact.is_some_and(|contact| among.contains(&contact)))
-            })
             .map(|event| ListedEvent {
-                event: event.record(),
+                event: (*event.record).clone(),
                 jobs: self.jobs_of(event.seq).map(JobSummary::from).collect(),
             })
             .filter(|listed| {
@@ -154,7 +148,10 @@ impl Store {
 
     pub(crate) fn find_keys(&self, lookup: &KeyLookup) -> FoundKeys {
         let seqs = lookup.keys.iter().filter_map(|key| self.owners.get(&key.0)).flatten().copied();
-        FoundKeys { seqs: seqs.collect(), contacts: lookup.contacts.iter().copied().map(contact_number).collect() }
+        let is_about =
+            |event: &&super::EventRow| event.new.contact.is_some_and(|contact| lookup.contacts.contains(&contact));
+        let contact_events = self.events.values().filter(is_about).map(|event| event.seq);
+        FoundKeys { seqs: seqs.collect(), contact_events: contact_events.collect() }
     }
 
     pub(crate) fn list_jobs(&self, filter: &JobFilter, page: Page) -> Vec<(JobRecord, EventRecord)> {
@@ -162,7 +159,7 @@ impl Store {
         newest_first
             .filter(|job| page.after.is_none_or(|after| job.id.0 < after) && self.matches(job, filter))
             .take(page.limit as usize)
-            .filter_map(|job| Some((job.clone(), self.events.get(&job.seq)?.record())))
+            .filter_map(|job| Some((job.clone(), (*self.events.get(&job.seq)?.record).clone())))
             .collect()
     }
 
@@ -299,7 +296,7 @@ impl Store {
             if bytes > body_bytes_max && !loaded.is_empty() {
                 break;
             }
-            let event = Arc::new(event.record());
+            let event = event.record.clone();
             loaded.push(LoadedJob { job: job.clone(), event, body, effects: self.effects(*id) });
         }
         loaded
@@ -323,7 +320,7 @@ impl Store {
     /// The jobs of an event as they are announced once they are durable.
     pub(super) fn new_jobs(&self, seq: EventSeq) -> Vec<LoadedJob> {
         let Some(event) = self.events.get(&seq) else { return vec![] };
-        let record = Arc::new(event.record());
+        let record = &event.record;
         let jobs = event.job_ids().filter_map(|id| self.job(id));
         jobs.map(|job| LoadedJob {
             job: job.clone(),
@@ -362,9 +359,4 @@ pub struct EffectStatus<'a> {
     /// Reads in all, since the last attempt.
     pub reads: u32,
     pub last_at: Time,
-}
-
-/// Contacts have no numbers in memory: the beginning of the digest stands for one.
-fn contact_number(digest: KeyDigest) -> i64 {
-    digest.prefix() as i64
 }

@@ -174,10 +174,6 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().contacts(conflicts_only, page))
     }
 
-    async fn contact_events(&self, id: ContactId, page: Page) -> Result<Vec<EventSeq>> {
-        Ok(self.lock().contact_events(id, page))
-    }
-
     async fn cap_used(&self, cap: CapReservation, now: Time) -> Result<u64> {
         Ok(self.lock().cap_used(&cap, now))
     }

@@ -16,7 +16,7 @@ use sluice_domain::time::Time;
 use super::attempt::lane_order_code;
 use super::batch::{Batch, Lateness, sealed_failure};
 use super::content_owner::content_of;
-use super::key_index::prefix;
+use super::key_index::{ContactRef, contact_prefix, prefix};
 use super::key_store::Sealer;
 use super::new_jobs::InsertedEvent;
 use super::row::{self, place};
@@ -176,11 +176,11 @@ impl Batch<'_, '_> {
 
     fn claim(&self, key: KeyDigest, event: &KeyedEvent<'_>) -> rusqlite::Result<Claim> {
         let mut expired = None;
-        for seq in self.keys.candidates(self.connection, prefix(&key.0))?.into_iter().rev() {
+        for seq in self.indexes.keys.candidates(self.connection, prefix(&key.0))?.into_iter().rev() {
             match self.owner(seq)? {
                 Some(owner) if owner.key != key => {}
                 // A check before the commit does not see what the commit itself brings.
-                Some(_) if Mutant::DedupAfterEnqueue.is_on() && self.new_keys.iter().any(|(_, new)| *new == seq) => {}
+                Some(_) if Mutant::DedupAfterEnqueue.is_on() && self.indexes.keys.is_uncommitted(seq) => {}
                 Some(owner) if owner.expires_at <= event.received_at => {
                     expired = Some(owner);
                     break;
@@ -351,6 +351,11 @@ impl Batch<'_, '_> {
         self.counters.next_seq += 1;
         self.counters.next_job += i64::from(jobs);
         self.index_event(event, (entry.key, id), seq);
+        let contacts = [contact.map(ContactRef::Key), contact_id.map(ContactRef::Contact)];
+        contacts
+            .into_iter()
+            .flatten()
+            .for_each(|contact| self.indexes.contact_events.insert(contact_prefix(contact), seq));
         self.content_undo.extend(self.contents.insert(content_of(event), seq, event.received_at));
         self.count_accepted(event);
         if entry.quarantine.is_none() {
@@ -397,13 +402,13 @@ impl Batch<'_, '_> {
     }
 
     fn index_event(&mut self, event: &KeyedEvent<'_>, (key, id): (KeyDigest, EventId), seq: EventSeq) {
-        self.insert_key(prefix(&key.0), seq);
+        self.indexes.keys.insert(prefix(&key.0), seq);
         if id.0 != key.0 {
             // A later generation has an id of its own, by which it must be found too.
-            self.insert_key(prefix(&id.0), seq);
+            self.indexes.keys.insert(prefix(&id.0), seq);
         }
         if let Some(content) = event.signed_content {
-            self.insert_key(prefix(&content.0), seq);
+            self.indexes.keys.insert(prefix(&content.0), seq);
         }
     }
 
@@ -459,13 +464,12 @@ impl Batch<'_, '_> {
         let id = self.counters.next_contact;
         self.key_store.add_contact(self.connection, &mut self.key_changes, id, digest, self.now)?;
         self.counters.next_contact += 1;
-        self.contacts.insert(prefix(&digest), id);
-        self.new_contacts.push((prefix(&digest), id));
+        self.indexes.contacts.insert(prefix(&digest), id);
         Ok(Some(id))
     }
 
     fn find_contact(&self, digest: &[u8; 16]) -> rusqlite::Result<Option<i64>> {
-        for id in self.contacts.candidates(self.connection, prefix(digest))?.into_iter().rev() {
+        for id in self.indexes.contacts.candidates(self.connection, prefix(digest))?.into_iter().rev() {
             let known = self.key_store.contact(self.connection, Some(&self.key_changes), id)?;
             if known.is_some_and(|known| known.digest == *digest) {
                 return Ok(Some(id));
@@ -474,26 +478,28 @@ impl Batch<'_, '_> {
         Ok(None)
     }
 
+    /// Events of a contact, oldest first; some may have been pruned.
+    pub(super) fn events_of(&self, contact: ContactRef) -> rusqlite::Result<Vec<EventSeq>> {
+        self.indexes.contact_events.candidates(self.connection, contact_prefix(contact))
+    }
+
     /// Expired keys count too.
     pub fn look_up_keys(&self, lookup: &KeyLookup) -> rusqlite::Result<FoundKeys> {
         let mut found = FoundKeys::default();
         for key in &lookup.keys {
             let key = self.key_store.key_digest(*key);
-            for seq in self.keys.candidates(self.connection, prefix(&key.0))? {
+            for seq in self.indexes.keys.candidates(self.connection, prefix(&key.0))? {
                 if self.owner(seq)?.is_some_and(|owner| owner.key == key) {
                     found.seqs.push(seq);
                 }
             }
         }
         for contact in &lookup.contacts {
-            found.contacts.extend(self.find_contact(&self.key_store.digest("contact", &contact.0))?);
+            if let Some(id) = self.find_contact(&self.key_store.digest("contact", &contact.0))? {
+                found.contact_events.extend(self.events_of(ContactRef::Key(id))?);
+            }
         }
         Ok(found)
-    }
-
-    fn insert_key(&mut self, key_prefix: u64, seq: i64) {
-        self.keys.insert(key_prefix, seq);
-        self.new_keys.push((key_prefix, seq));
     }
 }
 

@@ -13,7 +13,7 @@ use sluice_domain::time::Time;
 
 use super::content_cache::{ContentCache, Undo};
 use super::counters::CounterChanges;
-use super::key_index::KeyIndex;
+use super::key_index::KeyIndexes;
 use super::key_store::{Changes, KeyStore, Sealer};
 use super::mac::{JobColumns, Mac};
 use super::new_jobs::InsertedEvent;
@@ -43,20 +43,12 @@ pub(super) struct Batch<'a, 'c> {
     pub key_store: &'a KeyStore,
     /// Changes of the sealing keys in this batch.
     pub key_changes: Changes,
-    pub keys: &'a mut KeyIndex,
-    pub contacts: &'a mut KeyIndex,
-    pub bindings: &'a mut KeyIndex,
-    pub identifiers: &'a mut KeyIndex,
+    pub indexes: &'a mut KeyIndexes,
     pub counters: &'a mut Counters,
     pub names: &'a mut Names,
     pub now: Time,
     /// Events of this batch whose jobs are announced after the commit: all but the quarantined.
     pub inserted: Vec<InsertedEvent>,
-    /// Keys inserted into the index, to be removed on rollback.
-    pub new_keys: Vec<(u64, i64)>,
-    pub new_contacts: Vec<(u64, i64)>,
-    pub new_bindings: Vec<(u64, i64)>,
-    pub new_identifiers: Vec<(u64, i64)>,
     pub contents: &'a mut ContentCache,
     pub content_undo: Vec<Undo>,
     pub source_days: BTreeMap<Arc<str>, SourceDayCounts>,

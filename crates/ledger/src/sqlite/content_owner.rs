@@ -12,7 +12,7 @@ use super::key_index::prefix;
 impl Batch<'_, '_> {
     /// The event that a key was bound to, as the key of a duplicate.
     pub(super) fn bound_owner(&self, key: KeyDigest, at: Time) -> rusqlite::Result<Option<Owner>> {
-        for id in self.bindings.candidates(self.connection, prefix(&key.0))?.into_iter().rev() {
+        for id in self.indexes.bindings.candidates(self.connection, prefix(&key.0))?.into_iter().rev() {
             let row = |row: &rusqlite::Row<'_>| Ok((KeyDigest(row.get(0)?), row.get(1)?, Time(row.get(2)?)));
             let bound = self.cached(include_str!("sql/key_binding.sql"))?.query_row([id], row).optional()?;
             if let Some((bound_key, seq, expires_at)) = bound
@@ -36,8 +36,7 @@ impl Batch<'_, '_> {
         let binding = params![id, event.key.0, owner.seq, owner.expires_at.0];
         self.cached(include_str!("sql/insert_key_binding.sql"))?.execute(binding)?;
         self.counters.next_binding += 1;
-        self.bindings.insert(prefix(&event.key.0), id);
-        self.new_bindings.push((prefix(&event.key.0), id));
+        self.indexes.bindings.insert(prefix(&event.key.0), id);
         Ok(())
     }
 
@@ -51,7 +50,7 @@ impl Batch<'_, '_> {
 
     fn signed_content_owner(&self, event: &KeyedEvent<'_>) -> rusqlite::Result<Option<Owner>> {
         let Some(content) = event.signed_content else { return Ok(None) };
-        for seq in self.keys.candidates(self.connection, prefix(&content.0))?.into_iter().rev() {
+        for seq in self.indexes.keys.candidates(self.connection, prefix(&content.0))?.into_iter().rev() {
             if let Some(owner) = self.owner(seq)?
                 && owner.signed_content == Some(content.0)
             {

@@ -23,8 +23,8 @@ impl Reader<'_> {
                 let (sql, values) = list_events_sql(query, *page);
                 self.listed(&sql, values)
             }
-            // Few jobs are live or parked, and an index has them. A list of events or contacts is short as well.
-            Some(status) if !status.has_job_in().is_empty() && query.seqs.is_none() && query.contacts.is_none() => {
+            // Few jobs are live or parked, and an index has them. A list of events is short as well.
+            Some(status) if !status.has_job_in().is_empty() && query.seqs.is_none() => {
                 self.events_with_jobs_in(status, query, page)
             }
             Some(status) => self.events_walked(status, query, page),
@@ -115,10 +115,6 @@ fn summary_row(row: &Row<'_>) -> rusqlite::Result<JobSummary> {
 
 pub(super) fn list_events_sql(query: &EventQuery, page: Page) -> (String, Vec<Sql>) {
     let mut sql = include_str!("sql/list_events.sql").to_owned();
-    // Without this the primary key is walked, which is in the order of the list.
-    if query.contacts.is_some() && query.seqs.is_none() {
-        sql.push_str(" INDEXED BY event_contact");
-    }
     sql.push_str(" WHERE 1 = 1");
     let mut values: Vec<Sql> = Vec::new();
     let mut clause = |text: &str, value: Sql| {
@@ -127,10 +123,6 @@ pub(super) fn list_events_sql(query: &EventQuery, page: Page) -> (String, Vec<Sq
     };
     if let Some(seqs) = &query.seqs {
         clause(" AND e.seq IN (SELECT value FROM json_each(?))", json_array(seqs.iter().copied()).into());
-    }
-    if let Some(contacts) = &query.contacts {
-        let contacts = json_array(contacts.iter().copied());
-        clause(" AND e.contact IN (SELECT value FROM json_each(?))", contacts.into());
     }
     if let Some(after) = page.after {
         clause(" AND e.seq < ?", after.into());

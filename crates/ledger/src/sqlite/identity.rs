@@ -9,8 +9,9 @@ use sluice_domain::job::{JobId, JobState};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
 
+use super::backlog::json_array;
 use super::batch::Batch;
-use super::key_index::prefix;
+use super::key_index::{ContactRef, prefix};
 use super::read_pool::Reader;
 use super::row::{place, wrong};
 use crate::filter::Page;
@@ -104,7 +105,7 @@ impl Batch<'_, '_> {
 
     fn identifier_owner(&self, digest: KeyDigest) -> rusqlite::Result<Option<ContactId>> {
         let digest = self.identifier_digest(digest);
-        for id in self.identifiers.candidates(self.connection, prefix(&digest))?.into_iter().rev() {
+        for id in self.indexes.identifiers.candidates(self.connection, prefix(&digest))?.into_iter().rev() {
             let row = |row: &rusqlite::Row<'_>| Ok((ContactId(row.get(0)?), row.get::<_, [u8; 16]>(1)?));
             let found = self.cached(include_str!("sql/identifier.sql"))?.query_row([id], row).optional()?;
             if let Some((contact, _)) = found.filter(|(_, stored)| *stored == digest) {
@@ -119,8 +120,7 @@ impl Batch<'_, '_> {
         let id = self.counters.next_identifier;
         self.cached(include_str!("sql/insert_identifier.sql"))?.execute(params![id, contact.0, digest])?;
         self.counters.next_identifier += 1;
-        self.identifiers.insert(prefix(&digest), id);
-        self.new_identifiers.push((prefix(&digest), id));
+        self.indexes.identifiers.insert(prefix(&digest), id);
         Ok(())
     }
 
@@ -215,7 +215,29 @@ impl Batch<'_, '_> {
 
     fn jobs_of(&self, contact: ContactId) -> rusqlite::Result<Vec<(JobId, Option<JobState>)>> {
         let row = |row: &rusqlite::Row<'_>| Ok((JobId(row.get(0)?), JobState::from_code(row.get(1)?)));
-        self.cached(include_str!("sql/jobs_of_contact.sql"))?.query_map([contact.0], row)?.collect()
+        let events = json_array(self.events_of(ContactRef::Contact(contact.0))?.into_iter());
+        self.cached(include_str!("sql/jobs_of_events.sql"))?.query_map([events], row)?.collect()
+    }
+
+    /// Newest first.
+    pub(super) fn events_of_contact(&self, id: ContactId, page: Page) -> rusqlite::Result<Vec<EventSeq>> {
+        let mut seqs = Vec::new();
+        for member in self.reader().members(id)? {
+            seqs.extend(self.events_of(ContactRef::Contact(member.0))?);
+        }
+        seqs.retain(|seq| page.after.is_none_or(|after| *seq < after));
+        seqs.sort_unstable_by(|a, b| b.cmp(a));
+        let mut exists = self.cached(include_str!("sql/has_events.sql"))?;
+        let mut found = Vec::new();
+        for seq in seqs {
+            if found.len() == page.limit as usize {
+                break;
+            }
+            if exists.query_row([seq, seq], |row| row.get(0))? {
+                found.push(seq);
+            }
+        }
+        Ok(found)
     }
 
     fn live_jobs<'c>(&self, contacts: impl IntoIterator<Item = &'c ContactId>) -> rusqlite::Result<u64> {
@@ -359,17 +381,5 @@ impl Reader<'_> {
             contacts.extend(self.contact(&id)?);
         }
         Ok(contacts)
-    }
-
-    pub fn contact_events(&self, id: &ContactId, page: &Page) -> rusqlite::Result<Vec<EventSeq>> {
-        let mut seqs = Vec::new();
-        for member in self.members(*id)? {
-            let mut statement = self.prepare_cached(include_str!("sql/contact_events.sql"))?;
-            let found = statement.query_map(params![member.0, page.after, page.limit], |row| row.get::<_, i64>(0))?;
-            seqs.extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
-        }
-        seqs.sort_unstable_by(|a, b| b.cmp(a));
-        seqs.truncate(page.limit as usize);
-        Ok(seqs)
     }
 }

@@ -45,7 +45,7 @@ impl Batch<'_, '_> {
         let proofs = self.cached(include_str!("sql/delete_proofs.sql"))?.execute(expired)?;
         let bindings = self.cached(include_str!("sql/delete_key_bindings.sql"))?.execute(expired)?;
         if bindings > 0 {
-            self.bindings.note_pruned();
+            self.indexes.bindings.note_pruned();
         }
         let uses = self.cached(include_str!("sql/delete_cap_uses.sql"))?.execute(expired)?;
         self.totals.write(self.connection)?;
@@ -109,7 +109,8 @@ impl Batch<'_, '_> {
             // The numbers of the newest events must not be assigned again after a restart.
             self.cached(include_str!("sql/keep_last.sql"))?.execute([last.seq, last.end - 1])?;
             self.count_pruned_events(&events, &gone)?;
-            self.keys.note_pruned();
+            self.indexes.keys.note_pruned();
+            self.indexes.contact_events.note_pruned();
         }
         Ok(events.len())
     }

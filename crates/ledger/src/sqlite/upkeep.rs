@@ -6,7 +6,8 @@ use rusqlite::Connection;
 use sluice_domain::mutant::Mutant;
 
 use super::PAGE_BYTES;
-use super::writer::{Writer, is_fatal, is_full, load_bindings, load_contacts, load_identifiers, load_keys};
+use super::key_index::KeyIndexes;
+use super::writer::{Writer, is_fatal, is_full};
 use crate::Error;
 
 const MIB: u64 = 1024 * 1024;
@@ -22,8 +23,7 @@ pub(super) const WAL_PAGES_CHECKPOINT: u64 = 16 * MIB / PAGE_BYTES;
 impl Writer {
     /// Compacts a slice of the key indexes and keeps the log within its bounds.
     pub(super) fn run_upkeep(&mut self) {
-        let indexes = [&self.keys, &self.contacts, &self.bindings, &self.identifiers];
-        if !self.compaction_paused && indexes.iter().any(|index| index.needs_compaction()) {
+        if !self.compaction_paused && self.indexes.needs_compaction() {
             match self.compact() {
                 Ok(()) => {}
                 // Nothing that was not flushed may be built upon.
@@ -56,11 +56,7 @@ impl Writer {
 
     fn compact(&mut self) -> rusqlite::Result<()> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
-        for index in [&mut self.keys, &mut self.contacts, &mut self.bindings, &mut self.identifiers] {
-            if index.needs_compaction() {
-                index.compact_slice(&self.connection)?;
-            }
-        }
+        self.indexes.compact_slice(&self.connection)?;
         self.connection.execute_batch("COMMIT")
     }
 
@@ -76,10 +72,7 @@ impl Writer {
     }
 
     fn load_indexes(&mut self) -> rusqlite::Result<()> {
-        self.keys = load_keys(&self.connection, self.recent_keys_max)?;
-        self.contacts = load_contacts(&self.connection, self.recent_keys_max)?;
-        self.bindings = load_bindings(&self.connection, self.recent_keys_max)?;
-        self.identifiers = load_identifiers(&self.connection, self.recent_keys_max)?;
+        self.indexes = KeyIndexes::load(&self.connection, self.recent_keys_max)?;
         Ok(())
     }
 }

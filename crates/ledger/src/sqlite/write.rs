@@ -145,11 +145,15 @@ impl WriteStore for Batch<'_, '_> {
     }
 
     fn find_event(&mut self, id: &EventId) -> Result<Vec<EventSeq>> {
-        self.keys.candidates(self.connection, prefix(&id.0))
+        self.indexes.keys.candidates(self.connection, prefix(&id.0))
     }
 
     fn find_keys(&mut self, lookup: &KeyLookup) -> Result<FoundKeys> {
         self.look_up_keys(lookup)
+    }
+
+    fn contact_events(&mut self, lookup: &ContactEvents) -> Result<Vec<EventSeq>> {
+        self.events_of_contact(lookup.contact, lookup.page)
     }
 
     fn find_contacts(&mut self, lookup: &ContactLookup) -> Result<Vec<ContactId>> {

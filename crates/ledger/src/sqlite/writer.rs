@@ -19,7 +19,7 @@ use super::batch::{Batch, Counters};
 use super::checkpoint::Checkpointer;
 use super::content_cache::ContentCache;
 use super::counters::CounterChanges;
-use super::key_index::{self, KeyIndex};
+use super::key_index::KeyIndexes;
 use super::key_store::{Changes, KeyStore};
 use super::new_jobs::InsertedEvent;
 use super::reserve_file::ReserveFile;
@@ -46,10 +46,7 @@ struct Committed {
 pub(crate) struct Writer {
     pub(super) connection: Connection,
     key_store: Arc<KeyStore>,
-    pub(super) keys: KeyIndex,
-    pub(super) contacts: KeyIndex,
-    pub(super) identifiers: KeyIndex,
-    pub(super) bindings: KeyIndex,
+    pub(super) indexes: KeyIndexes,
     contents: ContentCache,
     names: Names,
     counters: Counters,
@@ -94,10 +91,7 @@ impl Writer {
         let reserve_file = ReserveFile::new(directory)
             .map_err(|source| Error::Directory { path: directory.join("ballast"), source })?;
         Ok(Writer {
-            keys: load_keys(&connection, options.recent_keys_max)?,
-            contacts: load_contacts(&connection, options.recent_keys_max)?,
-            bindings: load_bindings(&connection, options.recent_keys_max)?,
-            identifiers: load_identifiers(&connection, options.recent_keys_max)?,
+            indexes: KeyIndexes::load(&connection, options.recent_keys_max)?,
             contents: ContentCache::load(&connection)?,
             names: Names::default(),
             counters: load_counters(&connection)?,
@@ -191,18 +185,11 @@ impl Writer {
             statements: &mut Statements::new(&self.connection),
             key_store: &self.key_store,
             key_changes: Changes::default(),
-            keys: &mut self.keys,
-            contacts: &mut self.contacts,
-            bindings: &mut self.bindings,
-            identifiers: &mut self.identifiers,
+            indexes: &mut self.indexes,
             counters: &mut self.counters,
             names: &mut self.names,
             now: at,
             inserted: Vec::new(),
-            new_keys: Vec::new(),
-            new_contacts: Vec::new(),
-            new_bindings: Vec::new(),
-            new_identifiers: Vec::new(),
             contents: &mut self.contents,
             content_undo: Vec::new(),
             source_days: BTreeMap::new(),
@@ -222,20 +209,18 @@ impl Writer {
                 Err(error) if !Mutant::FailedCommitAnswered.is_on() => Err(error),
                 _ => Ok(()),
             });
-        let Batch { inserted, new_keys, new_contacts, new_bindings, content_undo, key_changes, change_seq, .. } = batch;
-        let new_identifiers = batch.new_identifiers;
+        let Batch { inserted, content_undo, key_changes, change_seq, .. } = batch;
         match result {
             Ok(()) => {
                 self.term_recorded = true;
                 let _previous = change_seq.map(|seq| self.changes.send_replace(seq));
                 self.key_store.commit(key_changes);
                 self.contents.trim();
-                self.compaction_paused &= new_keys.is_empty();
+                self.compaction_paused &= !self.indexes.commit();
                 Ok(Committed { inserted, at })
             }
             Err(error) => {
-                let indexes = [&mut self.keys, &mut self.contacts, &mut self.bindings, &mut self.identifiers];
-                forget(indexes, [new_keys, new_contacts, new_bindings, new_identifiers]);
+                self.indexes.roll_back();
                 content_undo.into_iter().rev().for_each(|undo| self.contents.undo(undo));
                 self.contents.undo_widening(window_before);
                 self.counters = before;
@@ -358,29 +343,6 @@ fn load_counters(connection: &Connection) -> rusqlite::Result<Counters> {
         next_contact_id: after(include_str!("sql/last_contact_id.sql"))?,
         next_identifier: after(include_str!("sql/last_identifier.sql"))?,
     })
-}
-
-/// Removes what a rolled-back batch has inserted into the indexes.
-fn forget(indexes: [&mut KeyIndex; 4], inserted: [Vec<(u64, i64)>; 4]) {
-    for (index, inserted) in indexes.into_iter().zip(inserted) {
-        inserted.into_iter().for_each(|(prefix, id)| index.forget(prefix, id));
-    }
-}
-
-pub(super) fn load_keys(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
-    KeyIndex::load(connection, &key_index::EVENTS, recent_max.unwrap_or(key_index::RECENT_KEYS_MAX))
-}
-
-pub(super) fn load_contacts(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
-    KeyIndex::load(connection, &key_index::CONTACTS, recent_max.unwrap_or(key_index::RECENT_CONTACTS_MAX))
-}
-
-pub(super) fn load_bindings(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
-    KeyIndex::load(connection, &key_index::BINDINGS, recent_max.unwrap_or(key_index::RECENT_BINDINGS_MAX))
-}
-
-pub(super) fn load_identifiers(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
-    KeyIndex::load(connection, &key_index::IDENTIFIERS, recent_max.unwrap_or(key_index::RECENT_CONTACTS_MAX))
 }
 
 /// For an operation that was not written.

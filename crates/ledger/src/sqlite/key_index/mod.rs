@@ -1,5 +1,5 @@
 //! Index from key prefix to sequence number: of idempotency keys and signed contents to events, of contact digests to contacts,
-//! of identifiers to their links, and of the keys of duplicates to their bindings.
+//! of identifiers to their links, of the keys of duplicates to their bindings, and of contacts to their events.
 //!
 //! A unique B-tree index over random keys would limit an embedded store: every insert touches another page. This is a small LSM
 //! tree instead. The newest keys are in a memtable, rebuilt from the rows of events and contacts at start. Older keys are in
@@ -12,6 +12,7 @@
 
 mod filter;
 mod run;
+mod set;
 mod tables;
 
 use std::collections::HashMap;
@@ -19,14 +20,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use run::{KeyEntry, Run, RunWriter};
 use rusqlite::{Connection, params};
-pub(super) use tables::{BINDINGS, CONTACTS, EVENTS, IDENTIFIERS, Tables};
+pub(super) use set::KeyIndexes;
+use tables::{BINDINGS, CONTACT_EVENTS, CONTACTS, EVENTS, IDENTIFIERS, Tables};
 
-/// Keys in memory before they are frozen into a run. About 9 MiB.
-pub(super) const RECENT_KEYS_MAX: usize = 256 * 1024;
-/// The same for contacts, of which there are fewer.
-pub(super) const RECENT_CONTACTS_MAX: usize = 64 * 1024;
-/// The same for bindings, which are rare.
-pub(super) const RECENT_BINDINGS_MAX: usize = 16 * 1024;
 /// Runs of one level before they are merged into one of the next.
 const MERGE_RUNS: usize = 8;
 /// Runs of this level are not merged further: whole runs can then still expire.
@@ -111,6 +107,8 @@ struct Input {
 pub(super) struct KeyIndex {
     tables: &'static Tables,
     recent: Memtable,
+    /// Inserted by the open transaction.
+    uncommitted: Vec<KeyEntry>,
     frozen: Option<Frozen>,
     runs: Vec<Run>,
     merge: Option<Merge>,
@@ -131,15 +129,9 @@ impl KeyIndex {
         let mut statement = connection.prepare(tables.rows_after)?;
         let mut rows = statement.query([in_runs])?;
         while let Some(row) = rows.next()? {
-            let key: [u8; 16] = row.get(1)?;
-            let id: [u8; 16] = row.get(2)?;
             let seq = row.get(0)?;
-            recent.insert(prefix(&key), seq);
-            if id != key {
-                recent.insert(prefix(&id), seq);
-            }
-            if let Some(signed_content) = row.get::<_, Option<[u8; 16]>>(3)? {
-                recent.insert(prefix(&signed_content), seq);
+            for prefix in (tables.prefixes)(row)?.into_iter().flatten() {
+                recent.insert(prefix, seq);
             }
         }
         let with_pages = runs_with_pages(connection, tables)?;
@@ -150,6 +142,7 @@ impl KeyIndex {
         Ok(KeyIndex {
             tables,
             recent,
+            uncommitted: Vec::new(),
             frozen: None,
             runs,
             merge: None,
@@ -175,18 +168,34 @@ impl KeyIndex {
         Ok(found)
     }
 
+    /// Part of the open transaction: [`KeyIndex::commit`] or [`KeyIndex::roll_back`] follows.
     pub fn insert(&mut self, prefix: u64, seq: i64) {
         self.recent.insert(prefix, seq);
+        self.uncommitted.push((prefix, seq));
+    }
+
+    /// Whether the open transaction inserted an entry for this row.
+    pub fn is_uncommitted(&self, seq: i64) -> bool {
+        self.uncommitted.iter().any(|(_, new)| *new == seq)
+    }
+
+    /// The transaction is committed. Returns whether it inserted anything.
+    pub fn commit(&mut self) -> bool {
+        let any = !self.uncommitted.is_empty();
+        self.uncommitted.clear();
+        any
+    }
+
+    /// The transaction was rolled back: removes what it inserted.
+    pub fn roll_back(&mut self) {
+        for (prefix, seq) in self.uncommitted.drain(..) {
+            self.recent.remove(prefix, seq);
+        }
     }
 
     /// Events were pruned: a run may have none left.
     pub fn note_pruned(&mut self) {
         self.pruned = true;
-    }
-
-    /// The transaction that inserted the key was rolled back.
-    pub fn forget(&mut self, prefix: u64, seq: i64) {
-        self.recent.remove(prefix, seq);
     }
 
     /// Number of keys in memory.
@@ -345,6 +354,28 @@ fn runs_with_pages(connection: &Connection, tables: &Tables) -> rusqlite::Result
         from = ((page >> 32) + 1) << 32;
     }
     Ok(runs)
+}
+
+/// The prefix of a contact in [`CONTACT_EVENTS`]. A bijection, so that a hit is never another contact.
+pub(super) fn contact_prefix(contact: ContactRef) -> u64 {
+    let number = match contact {
+        ContactRef::Key(id) => id << 1,
+        ContactRef::Contact(id) => (id << 1) | 1,
+    };
+    // The finalizer of SplitMix64: numbers ascend, and filters want prefixes that look random.
+    let mixed = (number as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Whom an event is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ContactRef {
+    /// The number of the key that seals the event.
+    Key(i64),
+    /// The contact of the identity map.
+    Contact(i64),
 }
 
 /// The part of a key or an id that is looked up.

@@ -2,6 +2,10 @@
 
 use std::sync::LazyLock;
 
+use rusqlite::Row;
+
+use super::{ContactRef, contact_prefix, prefix};
+
 /// The statements of one index.
 #[derive(Debug)]
 pub(in crate::sqlite) struct Tables {
@@ -18,6 +22,8 @@ pub(in crate::sqlite) struct Tables {
     pub(super) delete_pages: String,
     /// The rows beyond a place, whose keys are not in a run yet.
     pub(super) rows_after: &'static str,
+    /// The prefixes of such a row.
+    pub(super) prefixes: fn(&Row<'_>) -> rusqlite::Result<[Option<u64>; 3]>,
     /// Whether there are rows between two places.
     pub(super) has_rows: &'static str,
 }
@@ -46,6 +52,29 @@ pub(in crate::sqlite) static IDENTIFIERS: LazyLock<Tables> = LazyLock::new(|| {
     )
 });
 
+/// The events of a contact. Contacts come back at any time, so a B-tree over them would touch a page for every event.
+pub(in crate::sqlite) static CONTACT_EVENTS: LazyLock<Tables> = LazyLock::new(|| Tables {
+    prefixes: contact_prefixes,
+    ..Tables::named(
+        "contact_event_",
+        include_str!("../sql/contact_events_after.sql"),
+        include_str!("../sql/has_events.sql"),
+    )
+});
+
+/// Of a key, an id if it is another, and a content.
+fn key_prefixes(row: &Row<'_>) -> rusqlite::Result<[Option<u64>; 3]> {
+    let (key, id): ([u8; 16], [u8; 16]) = (row.get(1)?, row.get(2)?);
+    let content: Option<[u8; 16]> = row.get(3)?;
+    Ok([Some(prefix(&key)), (id != key).then(|| prefix(&id)), content.as_ref().map(prefix)])
+}
+
+fn contact_prefixes(row: &Row<'_>) -> rusqlite::Result<[Option<u64>; 3]> {
+    let (key, contact): (Option<i64>, Option<i64>) = (row.get(1)?, row.get(2)?);
+    let refs = [key.map(ContactRef::Key), contact.map(ContactRef::Contact), None];
+    Ok(refs.map(|contact| contact.map(contact_prefix)))
+}
+
 impl Tables {
     fn named(prefix: &str, rows_after: &'static str, has_rows: &'static str) -> Tables {
         let named = |sql: &str| sql.replace("key_", prefix);
@@ -62,6 +91,7 @@ impl Tables {
             delete_index: named(include_str!("../sql/delete_key_index.sql")),
             delete_pages: named(include_str!("../sql/delete_key_pages.sql")),
             rows_after,
+            prefixes: key_prefixes,
             has_rows,
         }
     }

@@ -115,10 +115,10 @@ fn pages_of_a_run_that_was_never_finished_are_swept_away() {
 fn a_run_does_not_claim_the_places_of_a_batch_that_was_rolled_back() {
     let connection = open();
     let mut keys = KeyIndex::load(&connection, &EVENTS, 3).unwrap();
-    for seq in 1..=9i64 {
-        keys.insert(seq as u64, seq);
-    }
-    (4..=9).for_each(|seq| keys.forget(seq as u64, seq));
+    (1..=3i64).for_each(|seq| keys.insert(seq as u64, seq));
+    keys.commit();
+    (4..=9i64).for_each(|seq| keys.insert(seq as u64, seq));
+    keys.roll_back();
     for seq in 1..=9 {
         insert_event(&connection, seq);
     }
@@ -135,9 +135,17 @@ fn a_rolled_back_key_is_forgotten() {
     let connection = open();
     let mut keys = KeyIndex::load(&connection, &EVENTS, 1_000).unwrap();
     keys.insert(5, 1);
+    assert!(keys.commit());
     keys.insert(5, 2);
-    keys.forget(5, 2);
+    assert!(keys.is_uncommitted(2) && !keys.is_uncommitted(1));
+    keys.roll_back();
     assert_eq!(keys.candidates(&connection, 5).unwrap(), [1]);
-    keys.forget(5, 1);
-    assert!(keys.candidates(&connection, 5).unwrap().is_empty());
+    assert!(!keys.commit());
+}
+
+#[test]
+fn every_contact_has_a_prefix_of_its_own() {
+    let both = |id| [ContactRef::Key(id), ContactRef::Contact(id)];
+    let prefixes: std::collections::HashSet<u64> = (1..20_000).flat_map(both).map(contact_prefix).collect();
+    assert_eq!(prefixes.len(), 2 * 19_999);
 }

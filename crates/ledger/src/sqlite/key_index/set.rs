@@ -1,0 +1,63 @@
+//! The indexes of a ledger. They are loaded, committed, rolled back and compacted together.
+
+use rusqlite::Connection;
+
+use super::{BINDINGS, CONTACT_EVENTS, CONTACTS, EVENTS, IDENTIFIERS, KeyIndex};
+
+/// Keys in memory before they are frozen into a run. About 9 MiB.
+const RECENT_KEYS_MAX: usize = 256 * 1024;
+/// The same for contacts, of which there are fewer.
+const RECENT_CONTACTS_MAX: usize = 64 * 1024;
+/// The same for bindings, which are rare.
+const RECENT_BINDINGS_MAX: usize = 16 * 1024;
+
+#[derive(Debug)]
+pub(in crate::sqlite) struct KeyIndexes {
+    /// Idempotency keys, ids and signed contents of events.
+    pub keys: KeyIndex,
+    /// Digests of contacts.
+    pub contacts: KeyIndex,
+    /// Keys of duplicates that are bound to an event.
+    pub bindings: KeyIndex,
+    pub identifiers: KeyIndex,
+    /// Events of contacts.
+    pub contact_events: KeyIndex,
+}
+
+impl KeyIndexes {
+    /// `recent_max` replaces the size of every memtable.
+    pub fn load(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndexes> {
+        let load = |tables, max: usize| KeyIndex::load(connection, tables, recent_max.unwrap_or(max));
+        Ok(KeyIndexes {
+            keys: load(&EVENTS, RECENT_KEYS_MAX)?,
+            contacts: load(&CONTACTS, RECENT_CONTACTS_MAX)?,
+            bindings: load(&BINDINGS, RECENT_BINDINGS_MAX)?,
+            identifiers: load(&IDENTIFIERS, RECENT_CONTACTS_MAX)?,
+            contact_events: load(&CONTACT_EVENTS, RECENT_KEYS_MAX)?,
+        })
+    }
+
+    fn all(&mut self) -> [&mut KeyIndex; 5] {
+        [&mut self.keys, &mut self.contacts, &mut self.bindings, &mut self.identifiers, &mut self.contact_events]
+    }
+
+    /// The transaction is committed. Returns whether it inserted an event.
+    pub fn commit(&mut self) -> bool {
+        let [events, ..] = self.all().map(KeyIndex::commit);
+        events
+    }
+
+    pub fn roll_back(&mut self) {
+        self.all().into_iter().for_each(KeyIndex::roll_back);
+    }
+
+    pub fn needs_compaction(&mut self) -> bool {
+        self.all().iter().any(|index| index.needs_compaction())
+    }
+
+    /// One slice of each index, inside a transaction of its own. If that does not commit, the indexes must be loaded again.
+    pub fn compact_slice(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let indexes = self.all().into_iter().filter(|index| index.needs_compaction());
+        indexes.into_iter().try_for_each(|index| index.compact_slice(connection))
+    }
+}

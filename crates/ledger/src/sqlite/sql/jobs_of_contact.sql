@@ -1,1 +1,0 @@
-SELECT job.id, job.state FROM event JOIN job ON job.id >= event.first_job AND job.id < event.first_job + event.jobs WHERE event.contact_id = ?1
