@@ -245,6 +245,15 @@ impl EffectState {
     }
 }
 
+/// The id of the record that an effect wrote, from its result: a text or number `id` or `record_id`.
+pub fn written_record(result: &serde_json::Value) -> Option<String> {
+    ["id", "record_id"].iter().find_map(|name| match result.get(name)? {
+        serde_json::Value::String(id) if !id.is_empty() => Some(id.clone()),
+        serde_json::Value::Number(id) => Some(id.to_string()),
+        _ => None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -378,6 +378,12 @@ impl Ledger {
     }
 
     /// Contacts with one of these identifiers, each as the one that it is merged into.
+    /// Events by what refers to them, newest first.
+    pub async fn find_referenced(&self, lookup: EventLookup) -> Result<Vec<EventSeq>, Error> {
+        self.submit(Op::FindReferenced, lookup).await
+    }
+
+    /// Events of a contact and of those that are merged into it, newest first.
     pub async fn contact_events(&self, contact: ContactId, page: Page) -> Result<Vec<EventSeq>, Error> {
         self.submit(Op::ContactEvents, ContactEvents { contact, page }).await
     }

@@ -351,6 +351,15 @@ pub struct KeyLookup {
     pub contacts: Vec<KeyDigest>,
 }
 
+/// Looks up events by what refers to them.
+#[derive(Clone, Debug)]
+pub enum EventLookup {
+    /// A trace id: 32 hexadecimal digits.
+    Trace(String),
+    /// The id of a record at a destination, as an effect returned it.
+    Record(String),
+}
+
 /// Looks up the events of a contact and of those that are merged into it.
 #[derive(Clone, Copy, Debug)]
 pub struct ContactEvents {

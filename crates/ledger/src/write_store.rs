@@ -143,6 +143,8 @@ write_verbs! {
     FindKeys: find_keys(KeyLookup) -> FoundKeys;
     /// Looks up contacts by the digests of their identifiers. The index belongs to the writer.
     FindContacts: find_contacts(ContactLookup) -> Vec<ContactId>;
+    /// Events of a trace, or whose effects wrote a record, newest first. The indexes belong to the writer.
+    FindReferenced: find_referenced(EventLookup) -> Vec<EventSeq>;
     /// Events of a contact and of those that are merged into it, newest first. The index belongs to the writer.
     ContactEvents: contact_events(ContactEvents) -> Vec<EventSeq>;
     MergeContacts: merge_contacts(MergeContacts) -> ContactChange;

@@ -272,6 +272,10 @@ impl WriteStore for Batch<'_> {
         Ok(self.store.find_keys(lookup))
     }
 
+    fn find_referenced(&mut self, lookup: &EventLookup) -> Result<Vec<EventSeq>> {
+        Ok(self.store.find_referenced(lookup))
+    }
+
     fn contact_events(&mut self, lookup: &ContactEvents) -> Result<Vec<EventSeq>> {
         Ok(self.store.contact_events(lookup.contact, lookup.page))
     }

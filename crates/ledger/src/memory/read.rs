@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_domain::event::{EventId, EventStatus};
+use sluice_domain::job::written_record;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::time::Time;
 use sluice_domain::wait::WaitReason;
 
 use super::{DAY_MS, Store};
 use crate::filter::{EventQuery, JobFilter, Page};
-use crate::op::{FoundKeys, KeyLookup};
+use crate::op::{EventLookup, FoundKeys, KeyLookup};
 use crate::record::{
     AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, JobSummary, JobTotal,
     ListedEvent, LoadedJob, OldestJobs, PauseRecord, PinnedRecord, Reason, RevisionRecord, SourceDayCounts,
@@ -152,6 +153,20 @@ impl Store {
             |event: &&super::EventRow| event.new.contact.is_some_and(|contact| lookup.contacts.contains(&contact));
         let contact_events = self.events.values().filter(is_about).map(|event| event.seq);
         FoundKeys { seqs: seqs.collect(), contact_events: contact_events.collect() }
+    }
+
+    pub(crate) fn find_referenced(&self, lookup: &EventLookup) -> Vec<EventSeq> {
+        let wrote = |event: &super::EventRow, id: &str| {
+            let effects = event.job_ids().filter_map(|job| self.jobs.get(&job)).flat_map(|row| &row.effects);
+            effects
+                .filter_map(|effect| effect.result.as_deref())
+                .any(|result| written_record(result).as_deref() == Some(id))
+        };
+        let matches = |event: &&super::EventRow| match lookup {
+            EventLookup::Trace(id) => event.new.trace == *id,
+            EventLookup::Record(id) => wrote(event, id),
+        };
+        self.events.values().rev().filter(matches).map(|event| event.seq).collect()
     }
 
     pub(crate) fn list_jobs(&self, filter: &JobFilter, page: Page) -> Vec<(JobRecord, EventRecord)> {

@@ -16,7 +16,7 @@ use sluice_domain::time::Time;
 use super::attempt::lane_order_code;
 use super::batch::{Batch, Lateness, sealed_failure};
 use super::content_owner::content_of;
-use super::key_index::{ContactRef, contact_prefix, prefix};
+use super::key_index::{EventRef, prefix, ref_prefix};
 use super::key_store::Sealer;
 use super::new_jobs::InsertedEvent;
 use super::row::{self, place};
@@ -351,11 +351,9 @@ impl Batch<'_, '_> {
         self.counters.next_seq += 1;
         self.counters.next_job += i64::from(jobs);
         self.index_event(event, (entry.key, id), seq);
-        let contacts = [contact.map(ContactRef::Key), contact_id.map(ContactRef::Contact)];
-        contacts
-            .into_iter()
-            .flatten()
-            .for_each(|contact| self.indexes.contact_events.insert(contact_prefix(contact), seq));
+        let refs =
+            [contact.map(EventRef::ContactKey), contact_id.map(EventRef::Contact), EventRef::trace(&event.trace)];
+        refs.into_iter().flatten().for_each(|reference| self.indexes.event_refs.insert(ref_prefix(reference), seq));
         self.content_undo.extend(self.contents.insert(content_of(event), seq, event.received_at));
         self.count_accepted(event);
         if entry.quarantine.is_none() {
@@ -478,9 +476,9 @@ impl Batch<'_, '_> {
         Ok(None)
     }
 
-    /// Events of a contact, oldest first; some may have been pruned.
-    pub(super) fn events_of(&self, contact: ContactRef) -> rusqlite::Result<Vec<EventSeq>> {
-        self.indexes.contact_events.candidates(self.connection, contact_prefix(contact))
+    /// Events with a reference, oldest first; some may have been pruned.
+    pub(super) fn events_of(&self, reference: EventRef) -> rusqlite::Result<Vec<EventSeq>> {
+        self.indexes.event_refs.candidates(self.connection, ref_prefix(reference))
     }
 
     /// Expired keys count too.
@@ -496,7 +494,7 @@ impl Batch<'_, '_> {
         }
         for contact in &lookup.contacts {
             if let Some(id) = self.find_contact(&self.key_store.digest("contact", &contact.0))? {
-                found.contact_events.extend(self.events_of(ContactRef::Key(id))?);
+                found.contact_events.extend(self.events_of(EventRef::ContactKey(id))?);
             }
         }
         Ok(found)

@@ -193,6 +193,9 @@ impl Batch<'_, '_> {
         (effect.last_at, effect.term) = (settlement.at.0, settlement.fence.owner.0);
         self.write_effect(&effect)?;
         self.note_straggler(head, settled, &effect)?;
+        if let Some(result) = settled.result.as_deref() {
+            self.refer_to_record(head.id, result)?;
+        }
         // An effect whose intent was not recorded before has no caps.
         if begin.is_none() && matches!(settled.state, EffectState::NotApplied | EffectState::Skipped) {
             self.release_caps(settled.key)?;

@@ -34,6 +34,7 @@ pub(super) struct Counters {
     pub next_binding: i64,
     pub next_contact_id: i64,
     pub next_identifier: i64,
+    pub next_record_ref: i64,
 }
 
 #[derive(Debug)]

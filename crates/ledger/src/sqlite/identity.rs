@@ -11,7 +11,7 @@ use sluice_domain::time::Time;
 
 use super::backlog::json_array;
 use super::batch::Batch;
-use super::key_index::{ContactRef, prefix};
+use super::key_index::{EventRef, prefix};
 use super::read_pool::Reader;
 use super::row::{place, wrong};
 use crate::filter::Page;
@@ -215,15 +215,15 @@ impl Batch<'_, '_> {
 
     fn jobs_of(&self, contact: ContactId) -> rusqlite::Result<Vec<(JobId, Option<JobState>)>> {
         let row = |row: &rusqlite::Row<'_>| Ok((JobId(row.get(0)?), JobState::from_code(row.get(1)?)));
-        let events = json_array(self.events_of(ContactRef::Contact(contact.0))?.into_iter());
-        self.cached(include_str!("sql/jobs_of_events.sql"))?.query_map([events], row)?.collect()
+        let events = json_array(self.events_of(EventRef::Contact(contact.0))?.into_iter());
+        self.cached(include_str!("sql/jobs_of_events.sql"))?.query_map(params![events, contact.0], row)?.collect()
     }
 
     /// Newest first.
     pub(super) fn events_of_contact(&self, id: ContactId, page: Page) -> rusqlite::Result<Vec<EventSeq>> {
         let mut seqs = Vec::new();
         for member in self.reader().members(id)? {
-            seqs.extend(self.events_of(ContactRef::Contact(member.0))?);
+            seqs.extend(self.events_of(EventRef::Contact(member.0))?);
         }
         seqs.retain(|seq| page.after.is_none_or(|after| *seq < after));
         seqs.sort_unstable_by(|a, b| b.cmp(a));

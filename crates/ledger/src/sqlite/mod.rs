@@ -34,6 +34,7 @@ mod prepare_tests;
 mod prune;
 mod read;
 mod read_pool;
+mod references;
 mod replays;
 mod reserve_file;
 mod row;
@@ -88,7 +89,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0020_alerts.sql"),
     include_str!("sql/0021_users.sql"),
     include_str!("sql/0022_credentials.sql"),
-    include_str!("sql/0023_contact_events.sql"),
+    include_str!("sql/0023_event_refs.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

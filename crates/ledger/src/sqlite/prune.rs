@@ -48,13 +48,24 @@ impl Batch<'_, '_> {
             self.indexes.bindings.note_pruned();
         }
         let uses = self.cached(include_str!("sql/delete_cap_uses.sql"))?.execute(expired)?;
+        let records = self.prune_record_refs(prune.rows_max)?;
         self.totals.write(self.connection)?;
         self.cached(include_str!("sql/delete_empty_totals.sql"))?.execute([])?;
         let kinds = [("body", bodies), ("mark", marks), ("retry", retries), ("proof", proofs), ("cap_use", uses)];
         kinds.into_iter().chain([("binding", bindings)]).try_for_each(|(kind, rows)| self.count_pruned(kind, rows))?;
-        let slices = [bodies, events, marks, retries, proofs, bindings, uses];
+        let slices = [bodies, events, marks, retries, proofs, bindings, uses, records];
         let more = slices.iter().any(|rows| *rows >= prune.rows_max as usize);
         Ok(Pruned { rows: slices.iter().sum::<usize>() as u64, more })
+    }
+
+    /// Of jobs that were pruned.
+    fn prune_record_refs(&mut self, rows_max: u32) -> rusqlite::Result<usize> {
+        let next_job = self.counters.next_job;
+        let rows = self.cached(include_str!("sql/delete_record_refs.sql"))?.execute(params![next_job, rows_max])?;
+        if rows > 0 {
+            self.indexes.records.note_pruned();
+        }
+        Ok(rows)
     }
 
     fn prune_bodies(&mut self, prune: &Prune) -> rusqlite::Result<usize> {
@@ -110,7 +121,7 @@ impl Batch<'_, '_> {
             self.cached(include_str!("sql/keep_last.sql"))?.execute([last.seq, last.end - 1])?;
             self.count_pruned_events(&events, &gone)?;
             self.indexes.keys.note_pruned();
-            self.indexes.contact_events.note_pruned();
+            self.indexes.event_refs.note_pruned();
         }
         Ok(events.len())
     }

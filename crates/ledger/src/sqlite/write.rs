@@ -152,6 +152,13 @@ impl WriteStore for Batch<'_, '_> {
         self.look_up_keys(lookup)
     }
 
+    fn find_referenced(&mut self, lookup: &EventLookup) -> Result<Vec<EventSeq>> {
+        match lookup {
+            EventLookup::Trace(id) => self.events_of_trace(id),
+            EventLookup::Record(id) => self.events_of_record(id),
+        }
+    }
+
     fn contact_events(&mut self, lookup: &ContactEvents) -> Result<Vec<EventSeq>> {
         self.events_of_contact(lookup.contact, lookup.page)
     }

@@ -342,6 +342,7 @@ fn load_counters(connection: &Connection) -> rusqlite::Result<Counters> {
         next_binding: after(include_str!("sql/last_key_binding.sql"))?,
         next_contact_id: after(include_str!("sql/last_contact_id.sql"))?,
         next_identifier: after(include_str!("sql/last_identifier.sql"))?,
+        next_record_ref: after(include_str!("sql/last_record_ref.sql"))?,
     })
 }
 

@@ -10,7 +10,8 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Accepted, ContactChange, ContactRecord, MergeContacts, NewEvent, Page, Quarantine, Replay, Settlement, SplitContact,
+    Accepted, ContactChange, ContactRecord, EventLookup, MergeContacts, NewEvent, Page, Quarantine, Replay, Settlement,
+    SplitContact,
 };
 
 use crate::driver::{Driver, Fixture, open, open_with_few_recent_keys, settlement};
@@ -132,6 +133,30 @@ pub async fn contacts_are_known_after_a_restart_and_after_they_left_memory<D: Dr
     let page = Page { after: Some(100), limit: 2 };
     let ids: Vec<_> = fixture.ledger.contacts(false, page).await.unwrap().iter().map(|contact| contact.id).collect();
     assert_eq!(ids, [ContactId(99), ContactId(98)]);
+}
+
+pub async fn events_are_found_by_their_trace_and_by_the_record_that_they_wrote<D: Driver>() {
+    let fixture = open_with_few_recent_keys::<D>(8);
+    let trace = |n: u32| format!("{n:016x}{:016x}", 7);
+    for n in 0..40 {
+        let event = NewEvent { trace: trace(n / 2), ..event(&format!("key {n}")) };
+        let accepted = fixture.accept_event(event).await;
+        let job = fixture.jobs_of(&accepted).await[0].id;
+        fixture.begin(job, 1).await;
+        let mut done = settlement(job, 1, JobState::Succeeded);
+        if let Some(effect) = &mut done.effect {
+            effect.result = Some(std::sync::Arc::new(json!({ "id": format!("00Q{}", n / 4) })));
+        }
+        assert!(fixture.settle_with(done).await);
+    }
+    let fixture = fixture.reopen().await;
+    let found = async |lookup| fixture.ledger.find_referenced(lookup).await.unwrap();
+    assert_eq!(found(EventLookup::Trace(trace(3))).await, [8, 7]);
+    assert_eq!(found(EventLookup::Record("00Q2".to_owned())).await, [12, 11, 10, 9]);
+    assert!(found(EventLookup::Record("00q2".to_owned())).await.is_empty());
+    for wrong in [trace(99), "7".to_owned(), String::new(), "é".repeat(16)] {
+        assert!(found(EventLookup::Trace(wrong)).await.is_empty());
+    }
 }
 
 pub async fn an_event_that_links_two_contacts_is_a_conflict_and_merges_nothing<D: Driver>() {

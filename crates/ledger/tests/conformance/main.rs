@@ -231,6 +231,7 @@ macro_rules! suite {
                 an_event_without_an_observation_has_no_contact
                 a_repeat_says_nothing_about_a_contact
                 contacts_are_known_after_a_restart_and_after_they_left_memory
+                events_are_found_by_their_trace_and_by_the_record_that_they_wrote
                 an_event_that_links_two_contacts_is_a_conflict_and_merges_nothing
                 a_merge_is_one_lane_and_one_state_and_a_split_takes_it_back
                 only_so_many_contacts_become_one

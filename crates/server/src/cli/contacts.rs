@@ -96,7 +96,7 @@ struct SplitContact {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  sluice trace ada@example.com\n  sluice trace con_17\n  sluice trace evt_3k9…")]
 pub struct TraceCommand {
-    /// Event id, idempotency key, contact id, email address, phone number or external id
+    /// Id, key or trace id of an event; id, email address or phone number of a contact; id of a record at a destination
     about: String,
     #[command(flatten)]
     format: Format,

@@ -102,6 +102,15 @@ async fn contacts_are_merged_split_and_traced() {
     let entries = trace["entries"].as_array().unwrap();
     let count = |kind: &str| entries.iter().filter(|entry| entry["kind"] == kind).count();
     assert_eq!((count("event"), count("job"), count("attempt"), count("effect"), count("audit")), (2, 2, 2, 2, 1));
+    let shown = world.get(&format!("/api/v1/events/{ada}")).await;
+    let record = entries.iter().find(|entry| entry["kind"] == "effect").map(|entry| entry["id"].as_str().unwrap());
+    let effects = world.get(&format!("/api/v1/jobs/{}", record.unwrap())).await;
+    let record = effects["effects"][0]["result"]["id"].as_str().unwrap().to_owned();
+    let by_record = world.get(&format!("/api/v1/trace?about={record}")).await;
+    assert_eq!(by_record["entries"][0]["kind"], "event", "{by_record}");
+    let by_trace = world.get(&format!("/api/v1/trace?about={}", shown["trace"].as_str().unwrap())).await;
+    assert_eq!(by_trace["entries"][0]["id"], ada, "{by_trace}");
+    assert_eq!(count("field"), 8, "{entries:?}");
     let split = world.act("/api/v1/contacts/con_2/split", json!({ "reason": "two persons" })).await;
     assert_eq!((split.status, &split.body["merged_into"]), (200, &Value::Null));
     assert_eq!(world.act("/api/v1/contacts/con_9/split", json!({ "reason": "x" })).await.status, 404);

@@ -1,5 +1,6 @@
 //! Index from key prefix to sequence number: of idempotency keys and signed contents to events, of contact digests to contacts,
-//! of identifiers to their links, of the keys of duplicates to their bindings, and of contacts to their events.
+//! of identifiers to their links, of the keys of duplicates to their bindings, of contacts and traces to their events,
+//! and of records at destinations to the effects that wrote them.
 //!
 //! A unique B-tree index over random keys would limit an embedded store: every insert touches another page. This is a small LSM
 //! tree instead. The newest keys are in a memtable, rebuilt from the rows of events and contacts at start. Older keys are in
@@ -21,7 +22,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use run::{KeyEntry, Run, RunWriter};
 use rusqlite::{Connection, params};
 pub(super) use set::KeyIndexes;
-use tables::{BINDINGS, CONTACT_EVENTS, CONTACTS, EVENTS, IDENTIFIERS, Tables};
+use tables::{BINDINGS, CONTACTS, EVENT_REFS, EVENTS, IDENTIFIERS, RECORDS, Tables};
 
 /// Runs of one level before they are merged into one of the next.
 const MERGE_RUNS: usize = 8;
@@ -356,11 +357,12 @@ fn runs_with_pages(connection: &Connection, tables: &Tables) -> rusqlite::Result
     Ok(runs)
 }
 
-/// The prefix of a contact in [`CONTACT_EVENTS`]. A bijection, so that a hit is never another contact.
-pub(super) fn contact_prefix(contact: ContactRef) -> u64 {
-    let number = match contact {
-        ContactRef::Key(id) => id << 1,
-        ContactRef::Contact(id) => (id << 1) | 1,
+/// The prefix of a reference in [`EVENT_REFS`]. The row decides.
+pub(super) fn ref_prefix(reference: EventRef) -> u64 {
+    let number = match reference {
+        EventRef::ContactKey(id) => id << 1,
+        EventRef::Contact(id) => (id << 1) | 1,
+        EventRef::Trace(start) => return start,
     };
     // The finalizer of SplitMix64: numbers ascend, and filters want prefixes that look random.
     let mixed = (number as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -369,13 +371,23 @@ pub(super) fn contact_prefix(contact: ContactRef) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Whom an event is about.
+/// What events are found by.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ContactRef {
+pub(super) enum EventRef {
     /// The number of the key that seals the event.
-    Key(i64),
+    ContactKey(i64),
     /// The contact of the identity map.
     Contact(i64),
+    /// The first half of a trace id.
+    Trace(u64),
+}
+
+impl EventRef {
+    /// `None` for a text that is no trace id.
+    pub fn trace(id: &str) -> Option<EventRef> {
+        let start = id.get(..16).filter(|_| id.len() == 32)?;
+        u64::from_str_radix(start, 16).ok().map(EventRef::Trace)
+    }
 }
 
 /// The part of a key or an id that is looked up.

@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use super::{BINDINGS, CONTACT_EVENTS, CONTACTS, EVENTS, IDENTIFIERS, KeyIndex};
+use super::{BINDINGS, CONTACTS, EVENT_REFS, EVENTS, IDENTIFIERS, KeyIndex, RECORDS};
 
 /// Keys in memory before they are frozen into a run. About 9 MiB.
 const RECENT_KEYS_MAX: usize = 256 * 1024;
@@ -20,8 +20,10 @@ pub(in crate::sqlite) struct KeyIndexes {
     /// Keys of duplicates that are bound to an event.
     pub bindings: KeyIndex,
     pub identifiers: KeyIndex,
-    /// Events of contacts.
-    pub contact_events: KeyIndex,
+    /// Events of contacts and traces.
+    pub event_refs: KeyIndex,
+    /// Records that effects have written.
+    pub records: KeyIndex,
 }
 
 impl KeyIndexes {
@@ -33,12 +35,14 @@ impl KeyIndexes {
             contacts: load(&CONTACTS, RECENT_CONTACTS_MAX)?,
             bindings: load(&BINDINGS, RECENT_BINDINGS_MAX)?,
             identifiers: load(&IDENTIFIERS, RECENT_CONTACTS_MAX)?,
-            contact_events: load(&CONTACT_EVENTS, RECENT_KEYS_MAX)?,
+            event_refs: load(&EVENT_REFS, RECENT_KEYS_MAX)?,
+            records: load(&RECORDS, RECENT_KEYS_MAX)?,
         })
     }
 
-    fn all(&mut self) -> [&mut KeyIndex; 5] {
-        [&mut self.keys, &mut self.contacts, &mut self.bindings, &mut self.identifiers, &mut self.contact_events]
+    fn all(&mut self) -> [&mut KeyIndex; 6] {
+        let KeyIndexes { keys, contacts, bindings, identifiers, event_refs, records } = self;
+        [keys, contacts, bindings, identifiers, event_refs, records]
     }
 
     /// The transaction is committed. Returns whether it inserted an event.

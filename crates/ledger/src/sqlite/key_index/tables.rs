@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use rusqlite::Row;
 
-use super::{ContactRef, contact_prefix, prefix};
+use super::{EventRef, prefix, ref_prefix};
 
 /// The statements of one index.
 #[derive(Debug)]
@@ -52,14 +52,15 @@ pub(in crate::sqlite) static IDENTIFIERS: LazyLock<Tables> = LazyLock::new(|| {
     )
 });
 
-/// The events of a contact. Contacts come back at any time, so a B-tree over them would touch a page for every event.
-pub(in crate::sqlite) static CONTACT_EVENTS: LazyLock<Tables> = LazyLock::new(|| Tables {
-    prefixes: contact_prefixes,
-    ..Tables::named(
-        "contact_event_",
-        include_str!("../sql/contact_events_after.sql"),
-        include_str!("../sql/has_events.sql"),
-    )
+/// The events of contacts and traces. Contacts come back at any time, so a B-tree over them would touch a page for every event.
+pub(in crate::sqlite) static EVENT_REFS: LazyLock<Tables> = LazyLock::new(|| Tables {
+    prefixes: ref_prefixes,
+    ..Tables::named("event_ref_", include_str!("../sql/event_refs_after.sql"), include_str!("../sql/has_events.sql"))
+});
+
+/// The records that effects have written.
+pub(in crate::sqlite) static RECORDS: LazyLock<Tables> = LazyLock::new(|| {
+    Tables::named("record_", include_str!("../sql/record_refs_after.sql"), include_str!("../sql/has_record_refs.sql"))
 });
 
 /// Of a key, an id if it is another, and a content.
@@ -69,10 +70,11 @@ fn key_prefixes(row: &Row<'_>) -> rusqlite::Result<[Option<u64>; 3]> {
     Ok([Some(prefix(&key)), (id != key).then(|| prefix(&id)), content.as_ref().map(prefix)])
 }
 
-fn contact_prefixes(row: &Row<'_>) -> rusqlite::Result<[Option<u64>; 3]> {
+fn ref_prefixes(row: &Row<'_>) -> rusqlite::Result<[Option<u64>; 3]> {
     let (key, contact): (Option<i64>, Option<i64>) = (row.get(1)?, row.get(2)?);
-    let refs = [key.map(ContactRef::Key), contact.map(ContactRef::Contact), None];
-    Ok(refs.map(|contact| contact.map(contact_prefix)))
+    let trace = EventRef::trace(row.get_ref(3)?.as_str()?);
+    let refs = [key.map(EventRef::ContactKey), contact.map(EventRef::Contact), trace];
+    Ok(refs.map(|reference| reference.map(ref_prefix)))
 }
 
 impl Tables {

@@ -145,7 +145,7 @@ fn a_rolled_back_key_is_forgotten() {
 
 #[test]
 fn every_contact_has_a_prefix_of_its_own() {
-    let both = |id| [ContactRef::Key(id), ContactRef::Contact(id)];
-    let prefixes: std::collections::HashSet<u64> = (1..20_000).flat_map(both).map(contact_prefix).collect();
+    let both = |id| [EventRef::ContactKey(id), EventRef::Contact(id)];
+    let prefixes: std::collections::HashSet<u64> = (1..20_000).flat_map(both).map(ref_prefix).collect();
     assert_eq!(prefixes.len(), 2 * 19_999);
 }

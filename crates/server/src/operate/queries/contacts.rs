@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sluice_domain::contact::ContactId;
 use sluice_domain::event::{Event, EventId};
-use sluice_ledger::{ApprovalFilter, ContactRecord, EventFilter, EventRecord, EventSeq, JobRecord, Page};
+use sluice_ledger::{ApprovalFilter, ContactRecord, EventFilter, EventLookup, EventRecord, EventSeq, JobRecord, Page};
 
 use super::LIST_MAX;
 use crate::operate::operator::{OperateError, Operator};
@@ -65,7 +65,8 @@ impl Operator {
         Ok(self.ledger.find_contacts(identifiers.collect()).await?)
     }
 
-    /// Everything that happened to an event, by its id or key, or to a person, by contact id, email address, phone number or id.
+    /// Everything that happened to an event, by its id, key or trace id; to a person, by contact id, email address, phone number or
+    /// id; or to a record at a destination, by its id there.
     pub async fn trace(&self, about: &str) -> Result<TraceView, OperateError> {
         let about = about.trim();
         if EventId::parse_shortened(about).is_some() {
@@ -97,11 +98,27 @@ impl Operator {
             None => vec![],
         };
         if found.is_empty() {
+            let referenced = self.referenced(about).await?;
+            if !referenced.is_empty() {
+                let more = referenced.len() > TRACE_EVENTS_MAX as usize;
+                let seqs = referenced.into_iter().take(TRACE_EVENTS_MAX as usize).collect();
+                let events = self.ledger.events(seqs).await?.into_iter().map(|(event, _)| event).collect();
+                return self.trace_of(None, events, more).await;
+            }
             let event = self.event_named(about).await?.event;
             return self.trace_of(None, vec![event], false).await;
         }
         let more = found.len() == TRACE_EVENTS_MAX as usize;
         self.trace_of(None, found.into_iter().map(|listed| listed.event).collect(), more).await
+    }
+
+    /// Events of a trace, or whose effects wrote the record with this id.
+    async fn referenced(&self, about: &str) -> Result<Vec<EventSeq>, OperateError> {
+        let of_trace = self.ledger.find_referenced(EventLookup::Trace(about.to_ascii_lowercase())).await?;
+        match of_trace.is_empty() {
+            true => Ok(self.ledger.find_referenced(EventLookup::Record(about.to_owned())).await?),
+            false => Ok(of_trace),
+        }
     }
 
     async fn trace_of(
@@ -121,6 +138,7 @@ impl Operator {
                 self.add_job(&job, &mut entries).await?;
             }
         }
+        entries.extend(contact.iter().flat_map(field_entries));
         self.add_lines(&ids, &mut entries).await?;
         entries.sort();
         Ok(TraceView { contact, entries, more })
@@ -182,6 +200,20 @@ impl Operator {
         }
         Ok(())
     }
+}
+
+/// What became of every value of a contact's fields.
+fn field_entries(contact: &ContactView) -> impl Iterator<Item = TraceEntry> + use<'_> {
+    contact.fields.iter().flat_map(|field| field.values.iter().map(move |value| (field, value))).map(
+        |(field, value)| {
+            let decision = match &value.lost {
+                Some(reason) => format!("does not count: {reason}"),
+                None => "counts".to_owned(),
+            };
+            let what = format!("{} = {} from {} {decision}", field.name, value.value, value.source);
+            entry((value.occurred_at.clone(), "field"), contact.id.clone(), what, "contacts show")
+        },
+    )
 }
 
 fn entry((at, kind): (String, &str), id: String, what: String, command: &str) -> TraceEntry {

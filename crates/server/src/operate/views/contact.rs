@@ -101,7 +101,7 @@ pub struct TraceView {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub struct TraceEntry {
     pub at: String,
-    /// `event`, `variant`, `job`, `effect`, `attempt`, `approval` or `audit`.
+    /// `event`, `variant`, `field`, `job`, `effect`, `attempt`, `approval` or `audit`.
     pub kind: String,
     /// Id of the event, job or approval.
     pub id: String,

@@ -1,0 +1,1 @@
+SELECT trace FROM event WHERE seq = ?1

@@ -1,0 +1,1 @@
+SELECT record_ref.digest, job.seq FROM record_ref JOIN job ON job.id = record_ref.job WHERE record_ref.id = ?1
