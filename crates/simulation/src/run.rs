@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sluice_domain::enrich::LookupResult;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::ops::{ChargeResult, DecideApproval};
@@ -200,6 +201,8 @@ impl Simulation {
                 let job = self.store.job(*job).filter(|job| *job.queue == **queue);
                 Input::JobIn(job.map(|job| job.state))
             }
+            // No simulated worker has a lookup.
+            Command::LookUp(_) => Input::LookedUp(Box::new(LookupResult::Absent)),
             _ => return None,
         })
     }
