@@ -22,6 +22,7 @@ mod guard_fixture;
 mod history;
 mod intake;
 mod messages;
+mod one_person;
 mod operating;
 mod playbook;
 mod policies;

@@ -90,6 +90,7 @@ impl DryRun<'_> {
             action: step.action.name(),
             destination: step.destination.to_string(),
             class: step.class.as_str(),
+            is_lookup: step.action.is_lookup(),
             effect_key: EffectKey::new(self.event, &self.worker.name, &step.label(0, step.foreach.as_ref().map(|_| 0)))
                 .to_string(),
             condition: step.condition.as_ref().map(|condition| condition.source().to_owned()),
