@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use sluice_domain::mutant::Mutant;
 use sluice_domain::outcome::EffectClass;
 
 use super::{EffectRow, JobRow, MarkRow, Store};
@@ -19,7 +20,10 @@ impl Store {
     /// Records the result of an internal step, with its warning, and returns the recorded one. `None` if the run is stale.
     pub fn record_step(&mut self, result: StepResult) -> Option<Value> {
         let job = self.current_run(&result)?;
-        if let Some(first) = job.effects.iter().find(|effect| effect.begin.key == result.key) {
+        if let Some(first) = job.effects.iter_mut().find(|effect| effect.begin.key == result.key) {
+            if Mutant::LookupMadeAgain.is_on() {
+                first.result = Some(Arc::new(result.result));
+            }
             return Some(first.result.as_deref().cloned().unwrap_or_default());
         }
         let (output, at, warning) = (result.result.clone(), result.at, result.warning.clone());

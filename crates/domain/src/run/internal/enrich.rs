@@ -12,6 +12,7 @@ use crate::action::Action;
 use crate::enrich::{GeoLookup, HttpLookup, Lookup, LookupResult, company};
 use crate::event::{LossCode, MappingWarning, scalar};
 use crate::job::EffectState;
+use crate::mutant::Mutant;
 use crate::ops::{StepResult, StepWarning};
 use crate::template::{Scope, TemplateProblem};
 use crate::worker::Step;
@@ -19,7 +20,8 @@ use crate::worker::Step;
 impl JobRun {
     pub(super) fn look_up(&mut self, item: &StepItem, with: &Value, context: RunContext) -> InternalOutcome {
         // A replay goes through the steps again, and finds what the first run found.
-        if let Some(output) = self.effects.get(item.key).and_then(|entry| entry.result.clone()) {
+        let recorded = self.effects.get(item.key).and_then(|entry| entry.result.clone());
+        if let Some(output) = recorded.filter(|_| !Mutant::LookupMadeAgain.is_on()) {
             return InternalOutcome::Done(Value::clone(&output));
         }
         match lookup(item.step(), with, &self.scope) {
