@@ -3,6 +3,7 @@
 //! `sluice check`, the reference page and the connectors read this table.
 
 mod batch;
+mod enrich;
 mod external;
 mod internal;
 
@@ -47,6 +48,12 @@ pub enum Action {
     ConsentSet,
     /// `approval.request`
     ApprovalRequest,
+    /// `enrich.company`
+    EnrichCompany,
+    /// `enrich.geoip`
+    EnrichGeoip,
+    /// `enrich.http`
+    EnrichHttp,
     /// An action of a declared connector.
     Declared(Declared),
 }
@@ -101,7 +108,7 @@ const fn parameter(name: &'static str, value_type: ParameterType, required: bool
 
 impl Action {
     /// The built-in actions.
-    pub const ALL: [Action; 16] = [
+    pub const ALL: [Action; 19] = [
         Action::HttpRequest,
         Action::SalesforceUpsert,
         Action::HubspotUpsert,
@@ -118,6 +125,9 @@ impl Action {
         Action::PolicyCheck,
         Action::ConsentSet,
         Action::ApprovalRequest,
+        Action::EnrichCompany,
+        Action::EnrichGeoip,
+        Action::EnrichHttp,
     ];
 
     /// The parameter with the fields of the record that it writes; `None` if it writes none.
@@ -167,6 +177,9 @@ impl Action {
             Action::PolicyCheck => &internal::POLICY_CHECK,
             Action::ConsentSet => &internal::CONSENT_SET,
             Action::ApprovalRequest => &internal::APPROVAL_REQUEST,
+            Action::EnrichCompany => &enrich::COMPANY,
+            Action::EnrichGeoip => &enrich::GEOIP,
+            Action::EnrichHttp => &enrich::HTTP,
             Action::Declared(declared) => declared.spec(),
         }
     }
@@ -181,9 +194,14 @@ impl Action {
         Action::ALL.into_iter().find(|action| action.name() == name)
     }
 
-    /// True if the action has no destination: it runs inside Sluice and passes no gate.
+    /// True if a job waits for no destination to run the action: it has no effect outside. A lookup may read from a destination.
     pub fn is_internal(self) -> bool {
-        self.spec().destination.is_empty()
+        self.spec().destination.is_empty() || self.is_lookup()
+    }
+
+    /// True if the action only looks something up. Its failure is a warning, never a failure of the job.
+    pub fn is_lookup(self) -> bool {
+        matches!(self, Action::EnrichCompany | Action::EnrichGeoip | Action::EnrichHttp)
     }
 
     /// Effect class, from `with:` as written.
@@ -198,6 +216,7 @@ impl Action {
             | Action::QueuePull
             | Action::Queue => EffectClass::Transactional,
             Action::PolicyCheck | Action::ConsentSet | Action::ApprovalRequest => EffectClass::Transactional,
+            Action::EnrichCompany | Action::EnrichGeoip | Action::EnrichHttp => EffectClass::Transactional,
             Action::EmailSend | Action::SendTemplate => EffectClass::Blind,
             Action::SlackPost => EffectClass::Verifiable,
             Action::Declared(declared) => declared.definition().class,

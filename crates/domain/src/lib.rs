@@ -19,6 +19,7 @@ pub mod destination;
 pub mod diff;
 mod digest;
 pub mod duplicate_stats;
+pub mod enrich;
 pub mod event;
 pub mod failure_rules;
 pub mod flow;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::approval::{ApprovalId, ApprovalState, Choice};
 use crate::contact::WriteRecord;
-use crate::event::EventId;
+use crate::event::{EventId, MappingWarning};
 use crate::job::{EffectKey, EffectState, JobId, Term};
 use crate::key::KeyDigest;
 use crate::mutant::Mutant;
@@ -142,7 +142,17 @@ pub struct StepResult {
     /// Applied or skipped.
     pub state: EffectState,
     pub result: Value,
+    /// Counted for the source of the event if the result is recorded.
+    pub warning: Option<Box<StepWarning>>,
     pub at: Time,
+}
+
+/// A warning of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepWarning {
+    /// Source of the event.
+    pub source: Arc<str>,
+    pub warning: MappingWarning,
 }
 
 /// Sets a mark unless another job has. The result of the step is recorded with it: whether the mark was set.

@@ -87,14 +87,18 @@ impl DestinationHealth {
     }
 
     /// Time-outs, 429 and 503 are signs of overload. Other server errors and broken connections are not.
-    fn of_failure(failure: &Failure) -> DestinationHealth {
-        let is_overload = matches!(failure.status, Some(429 | 503)) || TIMEOUT_CODES.contains(&&*failure.code);
+    pub(crate) fn of_failure(failure: &Failure) -> DestinationHealth {
+        let is_overload = matches!(failure.status, Some(429 | 503)) || is_timeout(failure);
         if is_overload { DestinationHealth::Overloaded } else { DestinationHealth::Failing }
     }
 }
 
 /// Failure codes of time-outs: a connector's, and [`crate::run::timed_out`].
 const TIMEOUT_CODES: [&str; 2] = ["timeout", "attempt-timeout"];
+
+pub(crate) fn is_timeout(failure: &Failure) -> bool {
+    TIMEOUT_CODES.contains(&&*failure.code)
+}
 
 /// How long a destination is given to show what it did before it is read back, and between two reads.
 pub const SETTLE_DELAY: Duration = Duration::from_secs(2);

@@ -14,6 +14,7 @@ use sluice_domain::ledger_clock::ClockRecord;
 pub use sluice_domain::ops::{
     ApprovalRecord, AttemptSettlement, Begin, BeginResult, CappedBeginResult, ChargeResult, DecideApproval,
     EffectSettlement, Fence, Mark, Marked, RequestApproval, RetryCharge, SetConsent, Settlement, Skip, StepResult,
+    StepWarning,
 };
 use sluice_domain::policy::CapReservation;
 use sluice_domain::replay::{Reapply, ReplayId, ReplayState};

@@ -16,6 +16,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 mod console;
+mod enrich;
 pub mod intake;
 mod levels;
 pub mod maintain;

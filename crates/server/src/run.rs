@@ -15,6 +15,7 @@ use crate::change::install;
 use crate::change_follower::{ChangeFollower, Followers};
 use crate::clock::Clock;
 use crate::config::{self, EnvironmentThenFiles, Files, Noted, SecretSource};
+use crate::enrich::{self, Lookups};
 use crate::observe::Metrics;
 use crate::pauses::AppliedPauses;
 use crate::revisions::{LoadedRevision, Revisions};
@@ -135,6 +136,7 @@ pub fn ready(
     let noted = Noted::new(secrets);
     let mut compiled = config::compile(files, &noted);
     compiled.require_runtimes(sluice_connectors::find_runtime);
+    compiled.warn_of_databases(enrich::probe);
     match compiled.config.take() {
         Some(config) => Ok((LoadedRevision::new(config, compiled.secrets)?.read_with(noted.seen()), compiled.problems)),
         None => Err(StartError::Config(Box::new(compiled), files.clone())),
@@ -273,14 +275,16 @@ impl Node {
         let revisions = Revisions::new(live, secrets, ledger.pseudonym_key());
         let requeued = requeue_with(scheduler.clone());
 
+        let paused = AppliedPauses::default();
         let context = work::WorkContext {
+            lookups: Lookups::new(revisions.clone(), clock.clone(), paused.clone()),
             ledger: ledger.clone(),
             revisions: revisions.clone(),
             metrics: Metrics::new(),
             clock: clock.clone(),
             on_requeued: requeued.clone(),
             safe_modes: SafeModes::load(ledger.clone()).await?,
-            paused: AppliedPauses::default(),
+            paused,
             careful_until: if unclean { clock.now() + unclean_shutdown::CAUTION } else { clock.now() },
         };
         let listeners = Listeners::bind(&settings, &context, &scheduler, token).await?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde_json::Value;
 use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
@@ -13,7 +14,7 @@ use super::gates::Gates;
 use super::guards::Guards;
 use super::invariants::Invariant;
 use super::people::{LANES, People, lane_number};
-use super::plan::{SimPlan, WORKERS, condition_holds, items, step_of};
+use super::plan::{LOOKED_UP, SimPlan, WORKERS, condition_holds, items, step_of};
 use super::records::Record;
 use super::trace::About;
 use super::world::Simulation;
@@ -41,6 +42,8 @@ pub(super) struct ObservedEffect {
     absent_reads: u8,
     /// The destination has denied it.
     pub denied: bool,
+    /// What was sent of a lookup in its first call.
+    looked_up: Option<Value>,
 }
 
 /// A job as the ledger shows it.
@@ -343,6 +346,17 @@ impl Simulation {
             self.look_at_order(id, worker, entity, label);
         }
         self.look_at_approval(call, worker, entity, label);
+        self.look_at_lookup(call, label);
+    }
+
+    /// A job sends what its first lookup found, in every call.
+    fn look_at_lookup(&mut self, call: &StepCall, label: &Arc<str>) {
+        let sent = call.with[LOOKED_UP].clone();
+        let first = self.checker.job(call.job).effect(label).looked_up.get_or_insert_with(|| sent.clone()).clone();
+        if first != sent {
+            let detail = || format!("`{label}` was sent with {first} and is sent with {sent}");
+            self.checker.fail(self.now, Invariant::LookupsStand, About::Job(call.job), detail);
+        }
     }
 
     /// No job that was accepted before, and that goes the same way, may still have this call before it.

@@ -75,6 +75,9 @@ impl SimRevision {
     }
 }
 
+/// Parameter with what a lookup of the job has found.
+pub(super) const LOOKED_UP: &str = "looked_up";
+
 /// What the checker knows of the external steps, by their ids. Ids are unique over all workers.
 #[derive(Clone, Debug)]
 pub(super) struct StepFacts {
@@ -261,12 +264,16 @@ fn worker(index: usize, reversed: bool, plan: &SimPlan, random: &mut Random) -> 
         }
         2 => {
             let marked = Some(expression("steps.once.output.set"));
-            let note = Template::Map(vec![("text".to_owned(), text_template("{{ event.text }}"))]);
+            let note = Template::Map(vec![
+                ("text".to_owned(), text_template("{{ event.text }}")),
+                (LOOKED_UP.to_owned(), Template::Expression(expression("steps.place.output.value"))),
+            ]);
             vec![
                 internal("once", Action::StoreSetnx, once_parameters(), None),
                 Step { resend_allowed: true, condition: marked, ..external("chat") },
                 internal("ask", Action::ApprovalRequest, ask_parameters(random), Some("event.ask")),
                 external("row"),
+                internal("place", Action::EnrichGeoip, Template::Literal(json!({ "ip": "203.0.113.7" })), None),
                 Step { on_error: OnError::Continue, with: note, ..external("note") },
             ]
         }

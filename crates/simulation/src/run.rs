@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sluice_domain::enrich::LookupResult;
+use sluice_domain::event::LossCode;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::ops::{ChargeResult, DecideApproval};
@@ -200,8 +202,17 @@ impl Simulation {
                 let job = self.store.job(*job).filter(|job| *job.queue == **queue);
                 Input::JobIn(job.map(|job| job.state))
             }
+            Command::LookUp(_) => Input::LookedUp(Box::new(self.look_up())),
             _ => return None,
         })
+    }
+
+    /// Every lookup finds something else, or fails.
+    fn look_up(&mut self) -> LookupResult {
+        if self.random.chance(0.2) {
+            return LookupResult::failed(LossCode::LookupTimedOut, "no answer");
+        }
+        LookupResult::Found([("value".to_owned(), json!(self.random.below(1 << 30)))].into_iter().collect())
     }
 
     fn perform_write(&mut self, mut sim: SimRun, command: Command) {

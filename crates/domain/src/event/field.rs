@@ -59,7 +59,7 @@ pub enum FieldForm {
     LastName,
 }
 
-/// What a conversion lost.
+/// What a conversion lost, or why a lookup left nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossCode {
@@ -73,10 +73,18 @@ pub enum LossCode {
     NotATime,
     /// More than one item of a list matched; the first one counts.
     SeveralMatches,
+    /// What a lookup should be made with is not an IP address.
+    NotAnAddress,
+    /// The file of a lookup is missing, or not what it should be.
+    DatabaseUnreadable,
+    LookupTimedOut,
+    /// The destination of a lookup is paused, at its limit, or its breaker is open.
+    LookupSkipped,
+    LookupFailed,
 }
 
 impl LossCode {
-    pub const ALL: [LossCode; 8] = [
+    pub const ALL: [LossCode; 13] = [
         LossCode::NotScalar,
         LossCode::NotANumber,
         LossCode::FractionRemoved,
@@ -85,6 +93,11 @@ impl LossCode {
         LossCode::NotAPhone,
         LossCode::NotATime,
         LossCode::SeveralMatches,
+        LossCode::NotAnAddress,
+        LossCode::DatabaseUnreadable,
+        LossCode::LookupTimedOut,
+        LossCode::LookupSkipped,
+        LossCode::LookupFailed,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -97,6 +110,11 @@ impl LossCode {
             LossCode::NotAPhone => "not-a-phone",
             LossCode::NotATime => "not-a-time",
             LossCode::SeveralMatches => "several-matches",
+            LossCode::NotAnAddress => "not-an-address",
+            LossCode::DatabaseUnreadable => "database-unreadable",
+            LossCode::LookupTimedOut => "lookup-timed-out",
+            LossCode::LookupSkipped => "lookup-skipped",
+            LossCode::LookupFailed => "lookup-failed",
         }
     }
 
@@ -105,10 +123,11 @@ impl LossCode {
     }
 }
 
-/// A field whose conversion lost something. Part of the event; the stored request has the original value.
+/// A field whose conversion lost something: part of the event, and the stored request has the original value. Or a lookup of a step
+/// that failed: part of the result of the step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MappingWarning {
-    /// Path into the event, such as `attributes.company_size`.
+    /// Path into the event, such as `attributes.company_size`; or the step, such as `steps.geo`.
     pub field: String,
     pub code: LossCode,
 }

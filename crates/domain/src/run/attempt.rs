@@ -275,7 +275,7 @@ impl JobRun {
     }
 
     /// The trace of the event continues; each attempt is a span of its own.
-    fn traceparent(&self) -> String {
+    pub(super) fn traceparent(&self) -> String {
         format!("00-{}-{:016x}-01", self.event.trace, span(self.job.id, self.job.attempts_total + 1))
     }
 }

@@ -320,6 +320,10 @@ impl JobRun {
     fn perform_rendered(&mut self, item: StepItem, context: RunContext) -> Option<Command> {
         let step = item.step();
         match self.render(&item.worker, step) {
+            Err(problem) if step.action.is_lookup() => {
+                let outcome = self.lookup_not_rendered(&item, &problem, context);
+                self.internal_outcome(item, outcome, context)
+            }
             Err(problem) => {
                 let failure = Failure::new(FailureClass::Mapping, "with", format!("step `{}`: {problem}", step.id));
                 Some(self.failed_without_attempt(item, failure, context))

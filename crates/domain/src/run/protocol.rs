@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::action::Action;
 use crate::config::Config;
 use crate::contact::{ContactView, WriteSlot};
+use crate::enrich::{Lookup, LookupResult};
 use crate::event::EventId;
 use crate::job::{EffectKey, JobId, JobState, Term};
 use crate::key::KeyDigest;
@@ -238,6 +239,8 @@ pub enum Command {
     Requeue { job: JobId, actor: String },
     /// Accept a new event. Answer: [`Input::Accepted`].
     Accept(Box<NewEvent>),
+    /// Look something up. Answer: [`Input::LookedUp`], within [`crate::enrich::TIMEOUT_MAX`].
+    LookUp(Box<Lookup>),
     /// Only of a job in a group, which answers it: ready to call, with its place in a batch, or to read back. Answer:
     /// [`Input::Offer`].
     Offer(Option<BatchItem>),
@@ -279,6 +282,7 @@ pub enum Input {
         /// `false` for a duplicate.
         new: bool,
     },
+    LookedUp(Box<LookupResult>),
     Offer(OfferAnswer),
     Begun(CappedBeginResult),
     Called {
@@ -344,6 +348,13 @@ pub enum Notice {
     },
     Mark {
         set: bool,
+    },
+    /// A lookup was made; a failed one has a message.
+    Lookup {
+        step: Arc<str>,
+        action: &'static str,
+        result: &'static str,
+        failure: Option<String>,
     },
     RetryBudgetExhausted,
     Requeued,

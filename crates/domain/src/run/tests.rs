@@ -7,10 +7,11 @@ use crate::contact::{
     ContactId, ContactState, ContactView, ContactWrite, MergedWrite, Observation, ObservedValue, WriteRecord, WriteSlot,
 };
 use crate::destination::{Destination, DestinationKind, GateSettings, HttpDestination};
+use crate::enrich::{Lookup, LookupResult};
 use crate::event::{Audit, Event, EventId};
 use crate::job::{EffectKey, JobId, Term};
 use crate::key::KeyDigest;
-use crate::ops::{BeginResult, CappedBeginResult, ChargeResult};
+use crate::ops::{BeginResult, CappedBeginResult, ChargeResult, StepResult};
 use crate::outcome::{EffectClass, Outcome, Readback};
 use crate::pseudonym::PseudonymKey;
 use crate::record::EffectRecord;
@@ -23,6 +24,7 @@ use crate::worker::{LaneOrder, OnError};
 use serde_json::json;
 
 mod compare;
+mod enrich;
 
 struct NoSecrets;
 
@@ -99,6 +101,13 @@ pub(super) struct Case {
     sent: Vec<Value>,
     /// Results of skipped effects.
     skipped: Vec<Value>,
+    /// Answers to lookups.
+    lookups: Vec<LookupResult>,
+    made: Vec<Lookup>,
+    /// Recorded results of internal steps.
+    recorded: Vec<StepResult>,
+    /// What another run has recorded before.
+    first_recorded: Option<Value>,
 }
 
 /// `crm`, where a call may be applied a minute after its time-out.
@@ -160,6 +169,10 @@ pub(super) fn case_of(worker: Worker, attributes: Value) -> Case {
         contact: None,
         sent: vec![],
         skipped: vec![],
+        lookups: vec![],
+        made: vec![],
+        recorded: vec![],
+        first_recorded: None,
     }
 }
 
@@ -209,6 +222,15 @@ impl Case {
         }
     }
 
+    /// The ledger has the recorded results.
+    fn keep_recorded(&mut self) {
+        for result in &self.recorded {
+            let effect = self.effect(&result.step_id, EffectClass::Transactional, result.state);
+            let result = Some(Arc::new(result.result.clone()));
+            self.loaded.effects.push(EffectRecord { destination: String::new(), result, ..effect });
+        }
+    }
+
     /// Runs the job once with a slot of this destination.
     fn run(&mut self, destination: &str) -> RunResult {
         let policies = self.policies.iter().map(|policy| (policy.name.to_string(), Arc::new(policy.clone()))).collect();
@@ -253,7 +275,14 @@ impl Case {
                 }
                 Command::RecordStep(result) => {
                     self.commands.push("record");
-                    Input::Recorded(Some(result.result.clone()))
+                    let recorded = self.first_recorded.take().unwrap_or_else(|| result.result.clone());
+                    self.recorded.push(*result);
+                    Input::Recorded(Some(recorded))
+                }
+                Command::LookUp(lookup) => {
+                    self.commands.push("lookup");
+                    self.made.push(*lookup);
+                    Input::LookedUp(Box::new(self.lookups.remove(0)))
                 }
                 other => panic!("{other:?}"),
             };

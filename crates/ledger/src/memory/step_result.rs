@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use sluice_domain::mutant::Mutant;
 use sluice_domain::outcome::EffectClass;
 
 use super::{EffectRow, JobRow, MarkRow, Store};
 use crate::fence::JobGuard;
-use crate::op::{Begin, Mark, Marked, StepResult};
+use crate::op::{Begin, Mark, Marked, StepResult, StepWarning};
 
 impl Store {
     /// The job of a run; `None` if the run is stale.
@@ -16,14 +17,21 @@ impl Store {
         JobGuard::from(&job.record).is_idle(result.n, result.fence).then_some(job)
     }
 
-    /// Records the result of an internal step and returns the recorded one. `None` if the run is stale.
+    /// Records the result of an internal step, with its warning, and returns the recorded one. `None` if the run is stale.
     pub fn record_step(&mut self, result: StepResult) -> Option<Value> {
         let job = self.current_run(&result)?;
-        if let Some(first) = job.effects.iter().find(|effect| effect.begin.key == result.key) {
+        if let Some(first) = job.effects.iter_mut().find(|effect| effect.begin.key == result.key) {
+            if Mutant::LookupMadeAgain.is_on() {
+                first.result = Some(Arc::new(result.result));
+            }
             return Some(first.result.as_deref().cloned().unwrap_or_default());
         }
-        let output = result.result.clone();
+        let (output, at, warning) = (result.result.clone(), result.at, result.warning.clone());
         job.effects.push(effect_of(result, output.clone()));
+        if let Some(StepWarning { source, warning }) = warning.map(|warning| *warning) {
+            let (count, last_at) = self.mapping_warnings.entry((source, warning)).or_default();
+            (*count, *last_at) = (*count + 1, at);
+        }
         Some(output)
     }
 

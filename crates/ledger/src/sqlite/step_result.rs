@@ -10,7 +10,7 @@ use sluice_domain::outcome::EffectClass;
 use super::batch::{Batch, JobHead, sealed_json};
 use super::mac::EffectColumns;
 use super::row::place;
-use crate::op::{Mark, Marked, StepResult};
+use crate::op::{Mark, Marked, StepResult, StepWarning};
 
 impl Batch<'_, '_> {
     pub fn record_step_result(&mut self, result: &StepResult) -> rusqlite::Result<Option<Value>> {
@@ -20,6 +20,9 @@ impl Batch<'_, '_> {
         }
         let effect = self.step_effect(&head, result, &result.result)?;
         self.insert_effect(&mut head, &effect)?;
+        if let Some(StepWarning { source, warning }) = result.warning.as_deref() {
+            *self.mapping_warnings.entry((source.clone(), warning.clone())).or_default() += 1;
+        }
         Ok(Some(result.result.clone()))
     }
 

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
-use sluice_domain::event::EventId;
+use sluice_domain::event::{EventId, LossCode, MappingWarning};
 use sluice_domain::job::{EffectKey, EffectState, JobState, Term};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::random::Random;
 use sluice_domain::time::Time;
-use sluice_ledger::{DropJobs, Fence, JobRecord, Mark, Marked, Prune, Pruned, StepResult};
+use sluice_ledger::{DropJobs, Fence, JobRecord, Mark, Marked, Prune, Pruned, StepResult, StepWarning};
 
 use crate::driver::{Driver, Fixture, at, open};
 
@@ -27,6 +27,7 @@ fn note(job: &JobRecord, n: u32, result: Value) -> StepResult {
         action: "store.setnx",
         state: EffectState::Applied,
         result,
+        warning: None,
         at: at(0),
     }
 }
@@ -61,6 +62,28 @@ pub async fn a_note_is_kept_as_it_was_first_made<D: Driver>() {
     assert_eq!((effects.len(), effects[0].state), (1, EffectState::Applied));
     assert_eq!((effects[0].result.as_deref(), effects[0].step_id.as_str()), (Some(&json!({ "n": 1 })), "check"));
     assert_eq!(fixture.read(job.id).await.state, JobState::Queued, "the job goes on as it stood");
+}
+
+pub async fn warning_of_a_step_is_counted_once_for_its_source<D: Driver>() {
+    let fixture = open::<D>();
+    let job = fixture.job("a").await;
+    let warning = MappingWarning { field: "steps.geo".into(), code: LossCode::LookupTimedOut };
+    let failed = |n: u32| {
+        let warning = Some(Box::new(StepWarning { source: "website".into(), warning: warning.clone() }));
+        StepResult { warning, ..note(&job, n, json!({ "found": false })) }
+    };
+    let counted = async |fixture: &Fixture<D>| {
+        let counts = fixture.ledger.mapping_warnings("website".into()).await.unwrap();
+        counts.into_iter().map(|count| (count.warning, count.count)).collect::<Vec<_>>()
+    };
+    assert_eq!(fixture.ledger.record_step(failed(7)).await.unwrap(), None, "a stale run counts nothing");
+    assert_eq!(counted(&fixture).await, []);
+    for _ in 0..2 {
+        assert_eq!(fixture.ledger.record_step(failed(0)).await.unwrap(), Some(json!({ "found": false })));
+    }
+    assert_eq!(counted(&fixture).await, [(warning.clone(), 1)]);
+    let fixture = fixture.reopen().await;
+    assert_eq!(counted(&fixture).await, [(warning, 1)]);
 }
 
 pub async fn a_run_that_the_job_has_left_behind_notes_nothing<D: Driver>() {

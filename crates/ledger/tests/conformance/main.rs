@@ -104,6 +104,7 @@ macro_rules! suite {
             ]
             inside [
                 a_note_is_kept_as_it_was_first_made
+                warning_of_a_step_is_counted_once_for_its_source
                 a_run_that_the_job_has_left_behind_notes_nothing
                 a_mark_is_its_owners_in_every_run_and_nobody_elses
                 a_mark_beside_the_edge_of_a_bucket_counts

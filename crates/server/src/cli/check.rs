@@ -7,6 +7,7 @@ use sluice_domain::config::Config;
 use super::print::{self, hint, plural};
 use super::{CliError, exit};
 use crate::config::{self, Colours, EnvironmentThenFiles, Severity};
+use crate::enrich;
 
 /// Check the configuration and report every problem
 #[derive(Debug, clap::Args)]
@@ -32,6 +33,7 @@ impl Check {
         };
         let mut compiled = config::compile(&files, &EnvironmentThenFiles::new(directory));
         compiled.require_runtimes(sluice_connectors::find_runtime);
+        compiled.warn_of_databases(enrich::probe);
         let problems = &compiled.problems;
         if self.json {
             let list: Vec<_> = problems.iter().map(config::ConfigProblem::to_json).collect();

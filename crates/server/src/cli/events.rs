@@ -193,6 +193,15 @@ fn render(detail: &EventDetail) -> String {
         }
         text.push_str(&table.render());
     }
+    if !detail.warnings.is_empty() {
+        text.push_str(&heading("Warnings"));
+        let mut table = Table::new([Column::Wrap("FIELD"), Column::Whole("WARNING"), Column::Whole("JOB")]);
+        for warning in &detail.warnings {
+            let job = warning.job.as_deref().unwrap_or_default();
+            table.row([warning.field.as_str().into(), warning.code.as_str().into(), Cell::from(job)]);
+        }
+        text.push_str(&table.render());
+    }
     if let Some(clash) = &detail.clash {
         text.push_str(&clash::render(clash));
     }

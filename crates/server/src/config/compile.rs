@@ -2,6 +2,7 @@
 //! checks.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_domain::config::{Config, Revision};
@@ -20,6 +21,7 @@ use super::diagnostics::{Diagnostics, Report};
 use super::document::{DocumentKind, classify};
 use super::field_reads;
 use super::flow;
+use super::lookup::NeededDatabase;
 use super::message;
 use super::node::YamlNode;
 use super::parse;
@@ -44,6 +46,10 @@ pub struct Compiled {
     pub problems: Vec<ConfigProblem>,
     /// Script runtimes required on this machine; see [`Compiled::require_runtimes`].
     pub runtimes: Vec<NeededRuntime>,
+    /// Geo databases that steps read; see [`Compiled::warn_of_databases`].
+    pub databases: Vec<NeededDatabase>,
+    /// Directory of the configuration.
+    directory: PathBuf,
 }
 
 impl Compiled {
@@ -62,6 +68,27 @@ impl Compiled {
                     hint: Some(format!("install {} or put it on the PATH of sluice", needed.runtime.program())),
                 });
                 self.config = None;
+            }
+        }
+    }
+}
+
+impl Compiled {
+    /// Probes every geo database and warns of those that cannot be used. They are no errors: jobs continue without a lookup, and the
+    /// file may be on another machine.
+    pub fn warn_of_databases(&mut self, mut probe: impl FnMut(&Path) -> Result<(), String>) {
+        let mut known: BTreeMap<&str, Result<(), String>> = BTreeMap::new();
+        for needed in &self.databases {
+            let found = known.entry(&needed.path).or_insert_with(|| probe(&self.directory.join(&needed.path)));
+            if let Err(problem) = found {
+                self.problems.push(ConfigProblem {
+                    severity: Severity::Warning,
+                    code: "database-unreadable",
+                    file: needed.file.clone(),
+                    span: Some(needed.span),
+                    message: problem.clone(),
+                    hint: Some("put the file there; until then the lookup finds nothing and is a warning".to_owned()),
+                });
             }
         }
     }
@@ -127,10 +154,12 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
     }
     let usable = !diagnostics.has_errors() && files.problems().is_empty();
     let runtimes = workers.values().flat_map(|worker| worker.value.runtimes.iter().cloned()).collect();
+    let databases = workers.values().flat_map(|worker| worker.value.databases.iter().cloned()).collect();
     let config = usable.then(|| join(files, names, flows, workers));
     let (mut problems, secrets) = diagnostics.finish();
     problems.splice(0..0, files.problems().iter().cloned());
-    Compiled { config, secrets, problems, runtimes }
+    let directory = files.directory().to_owned();
+    Compiled { config, secrets, problems, runtimes, databases, directory }
 }
 
 /// Templates and suppression lists are not YAML documents.

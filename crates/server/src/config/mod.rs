@@ -34,6 +34,7 @@ mod foreach;
 mod json_schema;
 mod key;
 mod known_fields;
+mod lookup;
 mod message;
 mod node;
 mod pages;

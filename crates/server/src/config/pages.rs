@@ -69,7 +69,7 @@ pub fn actions() -> String {
 fn write_action(page: &mut String, action: Action) {
     let spec = action.spec();
     let destination = match spec.destination_required {
-        _ if action.is_internal() => "Internal: no destination.".to_owned(),
+        _ if spec.destination.is_empty() => "Internal: no destination.".to_owned(),
         true => format!("Needs a destination of type `{}`.", spec.destination),
         false => format!("Uses a destination of type `{}`, or the built-in one by default.", spec.destination),
     };

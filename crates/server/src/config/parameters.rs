@@ -8,12 +8,18 @@ use sluice_domain::unit;
 
 use super::diagnostics::Report;
 use super::expression::{Visible, template, warn_of_fallback};
+use super::lookup;
 use super::node::{Span, YamlEntry, YamlKind, YamlNode};
 use super::problem::did_you_mean;
 use super::renamed::current_name;
 
-/// Parameters read at startup; templates are not allowed.
-pub(super) const DECIDED_BEFORE: [&str; 3] = ["class", "resend", "policy"];
+/// Parameters read at startup, of every action that has them; templates are not allowed.
+const DECIDED_BEFORE: [&str; 3] = ["class", "resend", "policy"];
+
+/// Whether a parameter is read at startup.
+pub(super) fn is_decided_before(action: Action, parameter: &str) -> bool {
+    DECIDED_BEFORE.contains(&parameter) || lookup::is_decided_before(action, parameter)
+}
 
 /// Mutually exclusive request bodies.
 pub(super) const BODIES: [&str; 3] = ["json", "form", "text"];
@@ -64,7 +70,7 @@ pub(super) fn read(
     let mut meant = vec![];
     for entry in entries.iter().filter(|entry| entry.key != "destination") {
         match spec.parameters.iter().find(|parameter| parameter.name == entry.key) {
-            Some(parameter) => check_shape(report, &entry.value, parameter),
+            Some(parameter) => check_shape(report, action, &entry.value, parameter),
             None => {
                 let names = || spec.parameters.iter().map(|parameter| parameter.name).chain(["destination"]);
                 if let Some(current) = current_name(&entry.key, names()) {
@@ -100,6 +106,7 @@ pub(super) fn read(
     }
     match action {
         Action::HttpRequest => check_http(report, node),
+        Action::EnrichHttp => lookup::check_http(report, node),
         Action::ComputeDedupKey => check_fields(report, node),
         Action::SalesforceUpsert | Action::HubspotUpsert => check_on_absent(report, node),
         _ => {}
@@ -232,11 +239,11 @@ pub(super) fn decided_before(report: Report<'_>, span: Span, name: &str) {
     );
 }
 
-fn check_shape(report: Report<'_>, node: &YamlNode, parameter: &Parameter) {
+fn check_shape(report: Report<'_>, action: Action, node: &YamlNode, parameter: &Parameter) {
     let filled_in = is_filled_in(node);
     let value = node.to_value();
     let good = match &parameter.value_type {
-        _ if filled_in && DECIDED_BEFORE.contains(&parameter.name) => {
+        _ if filled_in && is_decided_before(action, parameter.name) => {
             return decided_before(report, node.span, parameter.name);
         }
         ParameterType::Any => true,

@@ -17,6 +17,7 @@ use super::diagnostics::Report;
 use super::expression::{SecretUse, Visible, WORKED, WORKED_ITEM, condition};
 use super::fields::Fields;
 use super::flow::{NAME_OR_ID, step_name};
+use super::lookup::{self, NeededDatabase};
 use super::message;
 use super::node::{Span, YamlNode};
 use super::policy;
@@ -165,6 +166,7 @@ pub(super) struct ReadSteps {
     /// Built-in destinations in use.
     pub(super) built_in: BTreeSet<&'static str>,
     pub(super) runtimes: Vec<NeededRuntime>,
+    pub(super) databases: Vec<NeededDatabase>,
     /// Replacement messages in safe mode.
     safer: BTreeMap<String, String>,
 }
@@ -357,11 +359,15 @@ fn read_body(
     {
         policy::read_names(report, node, names);
     }
-    if action.is_internal() {
+    read.databases.extend(lookup::needed_database(report, action, with_node));
+    if action.spec().destination.is_empty() {
         step_destination::refuse(fields, action, with_node);
         return Some(step(String::new(), with, action.class(&raw), None));
     }
     let (name, span) = step_destination::read(fields, action, with_node, names)?;
+    if action.is_lookup() {
+        return Some(step(name, with, action.class(&raw), None));
+    }
     let found = names.destinations.get(&name).and_then(|placed| placed.value.as_ref());
     let longest = found.map_or(TIMEOUT, |found| found.timeout);
     let timeout = script.as_ref().map_or(longest, |script| script.timeout);

@@ -8,9 +8,6 @@ use super::fields::Fields;
 use super::node::Span;
 use super::script;
 
-/// Planned actions, reported as not supported yet.
-const LATER: [&str; 1] = ["enrich.geoip"];
-
 /// Action of a step with its location. `queue:` and `queue_pull:` contain their parameters.
 pub(super) fn read(fields: &Fields<'_, '_>, connectors: &Catalogue) -> Option<(Action, Span)> {
     let report = fields.report;
@@ -37,13 +34,7 @@ pub(super) fn read(fields: &Fields<'_, '_>, connectors: &Catalogue) -> Option<(A
     let action = connectors.action(name).or(runtime).map(|action| (action, found.span));
     // The action may be one of a connector that could not be read, which is reported.
     if action.is_none() && !connectors.is_incomplete() {
-        if LATER.contains(&name) {
-            report.error(
-                found.span,
-                "not-yet-supported",
-                format!("the action `{name}` is not supported by this version yet"),
-            );
-        } else if name.contains(':') {
+        if name.contains(':') {
             script::unknown_runtime(report, found.span, name);
         } else {
             let otherwise = "`sluice reference actions` and `sluice connectors` show all actions";

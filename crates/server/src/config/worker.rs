@@ -16,6 +16,7 @@ use super::diagnostics::Report;
 use super::document::DOCUMENT;
 use super::field_reads;
 use super::fields::Fields;
+use super::lookup::NeededDatabase;
 use super::node::{Span, YamlNode};
 use super::retry;
 use super::rule::{at_least_one, at_most_one, same};
@@ -92,6 +93,8 @@ pub(super) struct ReadWorker {
     pub(super) built_in: BTreeSet<&'static str>,
     /// Runtimes required by its scripts.
     pub(super) runtimes: Vec<NeededRuntime>,
+    /// Geo databases read by its steps.
+    pub(super) databases: Vec<NeededDatabase>,
     /// Location of `on:` of a playbook.
     pub(super) on: Option<Span>,
     /// Dead-letter queues read by `queue_pull`, with their location.
@@ -146,6 +149,7 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) ->
         worker: Arc::new(worker),
         built_in: read.built_in,
         runtimes: read.runtimes,
+        databases: read.databases,
         on: on_span,
         pulled: read.pulled,
         event_reads: field_reads::event_reads(node),

@@ -8,7 +8,7 @@ use sluice_domain::event::EventStatus;
 use super::page::{Block, Cell, Field, Filter, Row, Table, query_value, shell};
 use super::svg::{Point, Timeline};
 use super::visit::{Failure, Sent, Visit};
-use crate::operate::views::{EventDetail, EventView, List};
+use crate::operate::views::{EventDetail, EventView, EventWarningView, List};
 use crate::operate::{EventsRequest, Reveal, moment};
 
 /// Rows of a page.
@@ -131,6 +131,7 @@ async fn event_blocks(visit: &Visit, detail: &EventDetail) -> Result<Vec<Block>,
         Block::Heading("Jobs".into()),
         Block::Table(job_table(event)),
     ];
+    blocks.extend(warning_blocks(detail));
     blocks.extend(clash_blocks(detail));
     for (label, part) in
         [("Normalized event", &detail.normalized), ("Request body", &detail.raw), ("Headers", &detail.headers)]
@@ -216,6 +217,24 @@ fn job_table(event: &EventView) -> Table {
         empty: "No worker takes events of this type.".into(),
         ..Table::default()
     }
+}
+
+fn warning_blocks(detail: &EventDetail) -> Vec<Block> {
+    if detail.warnings.is_empty() {
+        return vec![];
+    }
+    let row = |warning: &EventWarningView| {
+        let job = warning.job.clone().map_or(Cell::Text(String::new()), |job| Cell::Id(format!("/jobs/{job}"), job));
+        let cells = vec![Cell::Code(warning.field.clone()), Cell::Text(warning.code.clone()), job];
+        Row { mark: String::new(), cells }
+    };
+    let table = Table {
+        caption: "Values that were lost or not found".into(),
+        columns: vec!["Field", "Warning", "Job"],
+        rows: detail.warnings.iter().map(row).collect(),
+        ..Table::default()
+    };
+    vec![Block::Heading("Warnings".into()), Block::Table(table)]
 }
 
 fn clash_blocks(detail: &EventDetail) -> Vec<Block> {

@@ -1,6 +1,7 @@
 //! Turns a request into events: verify, parse, drop fields, derive the key, map. Does no I/O.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::header::HeaderName;
@@ -38,6 +39,9 @@ impl HeaderSource for Headers<'_> {
 /// Credential headers, never stored.
 const SECRET_HEADERS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "x-api-key"];
 
+/// The address of the caller, for flows that read it. A header of this name that the caller sent is never stored.
+pub const CLIENT_ADDRESS_HEADER: &str = "sluice-client-address";
+
 /// Quarantine reason of an event without identity fields; never an error response.
 const IDENTITY_MISSING: &str = "identity-missing";
 
@@ -73,6 +77,8 @@ pub struct RequestMeta<'a> {
     pub trace: &'a str,
     /// Key of the pseudonyms; a public one for a dry run.
     pub pseudonyms: Option<&'a PseudonymKey>,
+    /// Address of the caller, in front of trusted proxies. `None` for a dry run.
+    pub address: Option<IpAddr>,
 }
 
 /// Rejects a request that repeats a header which decides about it: two readers could use different values.
@@ -115,7 +121,7 @@ pub fn prepare_all<'f>(
     arrival: RequestMeta<'_>,
 ) -> Result<Vec<Prepared<'f>>, HttpProblem> {
     let payload = body::read(flow, headers, body)?;
-    let kept = kept_headers(flow, headers, arrival.verified);
+    let kept = kept_headers(flow, headers, arrival);
     let request = Request { live, flow, arrival };
     match &flow.body.events {
         None => Ok(vec![request.event(kept, payload.value, payload.text.as_deref())?]),
@@ -370,7 +376,7 @@ struct Parts<'p> {
 
 /// Stored headers as a JSON object: what key, mapping and workers read. A header that the signature covers has the value that was
 /// verified; one of the scheme that the verification did not use is left out. Values of a repeated header are joined.
-fn kept_headers(flow: &Flow, headers: &HeaderMap, verified: Option<&Verified<'_>>) -> Arc<str> {
+fn kept_headers(flow: &Flow, headers: &HeaderMap, RequestMeta { verified, address, .. }: RequestMeta<'_>) -> Arc<str> {
     let signed = verified.map_or(&[][..], |verified| &verified.signed_headers);
     let unused = verified.map_or(&[][..], |verified| &verified.unused_headers);
     let kept = headers.keys().filter_map(|name| {
@@ -380,10 +386,13 @@ fn kept_headers(flow: &Flow, headers: &HeaderMap, verified: Option<&Verified<'_>
         };
         let name = name.as_str();
         let dropped = SECRET_HEADERS.contains(&name)
+            || name == CLIENT_ADDRESS_HEADER
             || unused.contains(&name)
             || flow.body.dropped_headers.iter().any(|dropped| dropped == name);
         (!dropped).then_some((name, text))
     });
+    let address = address.filter(|_| flow.headers_read.contains(CLIENT_ADDRESS_HEADER));
+    let kept = kept.chain(address.map(|address| (CLIENT_ADDRESS_HEADER, Cow::Owned(address.to_string()))));
     let mut json = Vec::with_capacity(512);
     serde_json::Serializer::new(&mut json).collect_map(kept).expect("strings serialize to JSON");
     Arc::from(String::from_utf8(json).expect("JSON is UTF-8"))

@@ -312,7 +312,9 @@ impl Shared {
             .and_then(trace_of)
             .map_or_else(|| self.context.traces.fresh(), str::to_owned);
         let pseudonyms = Some(self.context.revisions.pseudonyms());
-        let arrival = RequestMeta { received_at, verified_by, verified: verified.as_ref(), trace: &trace, pseudonyms };
+        let (verified_ref, address) = (verified.as_ref(), Some(caller.address));
+        let arrival =
+            RequestMeta { received_at, verified_by, verified: verified_ref, trace: &trace, pseudonyms, address };
         let prepared = prepare_all(live, flow, &head.headers, body, arrival)?;
         Ok(ParsedRequest::Events(prepared, verified.and_then(|verified| verified.replay_token)))
     }

@@ -85,6 +85,13 @@ pub struct PolicyLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct LookupLabels {
+    pub action: &'static str,
+    /// found, absent, or the code of the warning.
+    pub result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct SourceLabels {
     pub source: String,
 }
@@ -169,6 +176,7 @@ pub struct Inner {
     pub marks: Family<MarkLabels, Counter>,
     /// Effects that a policy denied or deferred.
     pub policies: Family<PolicyLabels, Counter>,
+    pub lookups: Family<LookupLabels, Counter>,
     /// Jobs that died because the retry budget of their contact was exhausted.
     pub retry_budget_exhausted: Family<WorkerLabels, Counter>,
     /// State changes of gates.
@@ -237,6 +245,7 @@ impl Metrics {
             replays: Counter::default(),
             marks: Family::default(),
             policies: Family::default(),
+            lookups: Family::default(),
             retry_budget_exhausted: Family::default(),
             gates: Family::default(),
             depth: Family::default(),
@@ -282,6 +291,7 @@ impl Metrics {
             "Effects that a policy denied or deferred, by policy, rule and decision",
             inner.policies.clone(),
         );
+        r.register("lookups", "Lookups of enrich steps, by action and result", inner.lookups.clone());
         r.register(
             "retry_budget_exhausted",
             "Jobs that died because the retry budget of their contact was exhausted, by worker",
@@ -350,6 +360,10 @@ impl Metrics {
     pub fn policy(&self, policy: &str, rule: &str, decision: &str) {
         let (policy, rule, decision) = (policy.to_owned(), rule.to_owned(), decision.to_owned());
         self.policies.get_or_create(&PolicyLabels { policy, rule, decision }).inc();
+    }
+
+    pub fn lookup(&self, action: &'static str, result: &'static str) {
+        self.lookups.get_or_create(&LookupLabels { action, result }).inc();
     }
 
     /// `trace` is the trace id of the event.

@@ -2,7 +2,7 @@
 //!
 //! In: loaded jobs and the destination whose slot was taken.
 //! Out: for each job a settlement in the ledger, and the result for the scheduler.
-//! Touches: revisions (read), connectors, ledger: the writes of a run and the reads that it asks for.
+//! Touches: revisions (read), connectors, lookups, ledger: the writes of a run and the reads that it asks for.
 //! Never: decides anything. Every decision is made by [`sluice_domain::run::GroupRun`].
 //! If the process dies here: the intent is in the ledger, or the effect may be repeated without harm. The job is loaded as
 //! running by the next owner, and settled as interrupted by the class of its effect.
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use sluice_domain::job::{JobId, JobState};
+use sluice_domain::mask;
 use sluice_domain::run::{
     Command, DenialKind, GroupCommand, GroupInput, GroupRun, JobRun, LoadedJob, Notice, RunContext, RunResult,
 };
@@ -26,6 +27,7 @@ use sluice_domain::worker::Worker;
 use sluice_ledger::{ChangedJob, EventRecord, Ledger};
 
 use crate::clock::Clock;
+use crate::enrich::Lookups;
 use crate::observe::Metrics;
 use crate::observe::metrics::DeadLabels;
 use crate::pauses::AppliedPauses;
@@ -44,6 +46,7 @@ pub struct WorkContext {
     pub safe_modes: SafeModes,
     pub paused: AppliedPauses,
     pub on_requeued: OnRequeued,
+    pub lookups: Lookups,
 }
 
 /// Called with the jobs, and their workers, that a run has requeued.
@@ -162,6 +165,13 @@ fn observe_run(context: &WorkContext, run: &mut JobRun) {
         match notice {
             Notice::PolicyDenied { policy, rule, kind } => metrics.policy(&policy, &rule, DenialKind::as_str(kind)),
             Notice::Mark { set } => metrics.mark(&run.job().worker, set),
+            Notice::Lookup { step, action, result, failure } => {
+                metrics.lookup(action, result);
+                if let Some(failure) = failure {
+                    let (worker, failure) = (&run.job().worker, mask::text(&failure));
+                    tracing::warn!(job = %run.job().id, %worker, %step, code = result, "lookup failed, the job continues: {failure}");
+                }
+            }
             Notice::RetryBudgetExhausted => metrics.retry_budget_exhausted(&run.job().worker),
             Notice::Requeued => drop(metrics.replays.inc()),
             Notice::NotCompared { reason } => {

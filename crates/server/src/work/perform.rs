@@ -63,6 +63,10 @@ async fn perform_one(context: &WorkContext, members: &[Member], command: Command
         }
         Command::Requeue { job, actor } => return requeue(context, job, actor).await,
         Command::Accept(event) => return accept(context, *event).await,
+        Command::LookUp(lookup) => {
+            let revision = members.first().map(|member| member.revision.clone()).unwrap_or_default();
+            Input::LookedUp(Box::new(context.lookups.look_up(*lookup, &revision).await))
+        }
         Command::Call(_) | Command::Offer(_) | Command::Finish(_) => Input::Done,
     })
 }

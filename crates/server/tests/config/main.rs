@@ -11,5 +11,6 @@ mod editor;
 mod good;
 mod guard;
 mod json_schema;
+mod lookups;
 mod mistakes;
 mod playbooks;

@@ -151,7 +151,6 @@ mistakes! {
     a_queue_without_a_worker: ("  - name: people-dlq", "  - name: people-dlq\n  - name: forgotten");
     a_name_that_is_taken: ("destinations:", "  - name: people\ndestinations:");
     an_unknown_action: ("run: salesforce.upsert", "run: salesforce.upsrt");
-    an_action_of_a_later_release: ("run: salesforce.upsert", "run: enrich.geoip");
     a_script_with_the_parameters_of_another_action: ("run: salesforce.upsert", "uses: node:18\n    script: |\n      console.log(1)");
     an_unknown_parameter: ("external_id: {{", "externalid: {{");
     a_parameter_of_the_wrong_shape: ("method: GET", "method: FETCH\n      accept_status: 404");

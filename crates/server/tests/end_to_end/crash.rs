@@ -59,6 +59,7 @@ async fn at_point(world: &World, job: &JobRecord, event: sluice_domain::event::E
             action: "store.setnx",
             state: EffectState::Applied,
             result: json!(null),
+            warning: None,
             at: clock(),
         };
         let mark = Mark {

@@ -180,6 +180,21 @@ fn commands_of_the_other_readmes_run_as_written() {
 }
 
 #[test]
+fn commands_of_the_readmes_of_single_senders_run_as_written() {
+    let forms = ["meta-lead-ads", "typeform-leads", "hubspot-forms"];
+    let others = ["shopify-abandoned-cart", "stripe-customers", "calendly-invitees", "csv-import"];
+    for name in forms.into_iter().chain(others) {
+        run_example(name);
+    }
+}
+
+#[test]
+fn commands_of_the_one_person_readme_run_as_written() {
+    let ran = run_example("one-person");
+    assert!(ran.stdout.contains("con_1"), "{ran}");
+}
+
+#[test]
 fn commands_of_the_configuration_page_run_as_written() {
     let ran = run_page("configuration.md", "");
     assert!(ran.stdout.contains("/subscribers/shop%3A7"), "{ran}");

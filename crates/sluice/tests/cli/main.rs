@@ -18,3 +18,4 @@ mod terminal;
 mod verify;
 mod watch;
 mod without_node;
+mod worked_examples;

@@ -6,6 +6,7 @@
 mod approval;
 mod consent_set;
 mod dedup_key;
+mod enrich;
 mod policy_check;
 mod queue;
 mod queue_pull;
@@ -69,6 +70,7 @@ pub(super) enum InternalStep {
     QueuedJob(JobId, Value),
     Requeue(JobId),
     Accept,
+    Lookup,
 }
 
 impl JobRun {
@@ -86,6 +88,7 @@ impl JobRun {
             Action::ApprovalRequest => self.request_approval(item, &with, context),
             Action::QueuePull => queue_pull::pull(&with),
             Action::Queue => self.queue(item, with, context),
+            Action::EnrichCompany | Action::EnrichGeoip | Action::EnrichHttp => self.look_up(item, &with, context),
             external => InternalOutcome::Die(Failure::new(
                 FailureClass::Mapping,
                 "wrong-action",
@@ -133,6 +136,7 @@ impl JobRun {
             (InternalStep::QueuedJob(job, _), Input::JobIn(Some(state))) => self.queued_job(item, job, state, context),
             (InternalStep::Requeue(job), Input::Requeued(requeued)) => self.requeued(item, job, requeued, context),
             (InternalStep::Accept, Input::Accepted { id, new }) => self.event_accepted(item, id, new, context),
+            (InternalStep::Lookup, Input::LookedUp(result)) => self.looked_up(item, *result, context),
             _ => InternalOutcome::Stale,
         }
     }
@@ -160,6 +164,7 @@ impl JobRun {
             action: item.step().action.name(),
             state,
             result,
+            warning: None,
             at: context.at,
         }
     }
@@ -193,6 +198,7 @@ pub fn dry_run(config: &Config, step: &Step, with: &Value, scope: &Scope, now: T
         }
         Action::ConsentSet => consent_set::dry_run(step, with, scope),
         Action::ApprovalRequest => approval::dry_run(step, with),
+        Action::EnrichCompany | Action::EnrichGeoip | Action::EnrichHttp => Ok(enrich::dry_run(step, with, scope)),
         _ => Ok(DryRunOutput { output: Value::Null, assumed: Some("what it finds is not known before it runs") }),
     }
 }

@@ -82,6 +82,8 @@ pub(super) struct StepReport {
     pub action: &'static str,
     pub destination: String,
     pub class: &'static str,
+    /// It only reads.
+    pub is_lookup: bool,
     pub effect_key: String,
     pub condition: Option<String>,
     pub runs: Runs,
@@ -251,7 +253,11 @@ impl QueueReport {
 impl StepReport {
     fn render(&self, number: usize) -> String {
         let place = if self.destination.is_empty() { String::new() } else { format!(" → {}", self.destination) };
-        let kind = if self.destination.is_empty() { "internal".to_owned() } else { format!("{} effect", self.class) };
+        let kind = match self.destination.is_empty() {
+            _ if self.is_lookup => "lookup".to_owned(),
+            true => "internal".to_owned(),
+            false => format!("{} effect", self.class),
+        };
         let mut text = format!("{number}. {}: {}{place}, {kind}\n", self.step, self.action);
         let mut show = |words: String| text.push_str(&format!("   {}\n", line(&words)));
         match self.items {
@@ -279,7 +285,7 @@ impl StepReport {
             }
             _ => {}
         }
-        if !self.destination.is_empty() {
+        if !self.destination.is_empty() && !self.is_lookup {
             show(format!("effect key {}, stable across attempts and replays", self.effect_key));
         }
         for rule in &self.policies {
@@ -294,20 +300,30 @@ impl StepReport {
         }
         if let Some(problem) = &self.problem {
             text.push_str(&format!("   {} {}\n", styled("dead:", style_of("dead")), line(problem)));
-        } else if let Some(output) = &self.output {
-            text.push_str(&indented(&format!("output {}", pretty(output)), 3));
-        } else if let Some(request) = &self.request {
-            show(format!("{} {}", request.method, request.url));
-            for (name, value) in &request.headers {
-                show(format!("{name}: {value}"));
-            }
-            match &request.body {
-                Value::Null => {}
-                Value::String(plain) => text.push_str(&indented(&lines(plain), 3)),
-                body => text.push_str(&indented(&pretty(body), 3)),
+        } else if self.output.is_some() || self.request.is_some() {
+            text.push_str(&self.request.as_ref().map(RequestReport::render).unwrap_or_default());
+            if let Some(output) = &self.output {
+                text.push_str(&indented(&format!("output {}", pretty(output)), 3));
             }
         } else if self.runs != Runs::Depends {
             show(format!("the request depends on the output of {}", self.needs.join(", ")));
+        }
+        text
+    }
+}
+
+impl RequestReport {
+    fn render(&self) -> String {
+        let mut text = String::new();
+        let mut show = |words: String| text.push_str(&format!("   {}\n", line(&words)));
+        show(format!("{} {}", self.method, self.url));
+        for (name, value) in &self.headers {
+            show(format!("{name}: {value}"));
+        }
+        match &self.body {
+            Value::Null => {}
+            Value::String(plain) => text.push_str(&indented(&lines(plain), 3)),
+            body => text.push_str(&indented(&pretty(body), 3)),
         }
         text
     }

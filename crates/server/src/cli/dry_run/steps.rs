@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 use sluice_connectors::Call;
 use sluice_domain::action::Action;
-use sluice_domain::event::EventId;
+use sluice_domain::enrich::{GeoLookup, HttpLookup, LookupResult};
+use sluice_domain::event::{EventId, LossCode};
 use sluice_domain::job::EffectKey;
 use sluice_domain::policy::{ContactFacts, RuleResult};
 use sluice_domain::pseudonym::PseudonymKey;
@@ -21,6 +22,7 @@ use sluice_ledger::NewJob;
 use super::Cover;
 use super::report::{JobReport, RequestReport, RuleReport, Runs, StepReport};
 use crate::config::SecretStore;
+use crate::enrich;
 use crate::intake::Prepared;
 use crate::revisions::LoadedRevision;
 
@@ -88,6 +90,7 @@ impl DryRun<'_> {
             action: step.action.name(),
             destination: step.destination.to_string(),
             class: step.class.as_str(),
+            is_lookup: step.action.is_lookup(),
             effect_key: EffectKey::new(self.event, &self.worker.name, &step.label(0, step.foreach.as_ref().map(|_| 0)))
                 .to_string(),
             condition: step.condition.as_ref().map(|condition| condition.source().to_owned()),
@@ -137,6 +140,10 @@ impl DryRun<'_> {
             return report;
         }
         if with_needs.is_empty() && step.action.is_internal() {
+            if step.action == Action::EnrichHttp {
+                // A request that cannot be made is a warning, as its output says.
+                report.request = self.request(step, &report.effect_key).ok();
+            }
             match self.inside(step) {
                 Ok(DryRunOutput { output, assumed }) => {
                     self.scope.set_step_output(&step.id, output.clone());
@@ -208,7 +215,19 @@ impl DryRun<'_> {
 
     /// Output of an internal step.
     fn inside(&self, step: &Step) -> Result<DryRunOutput, String> {
-        let with = step.render_with(&self.scope, &self.secrets).map_err(|problem| problem.to_string())?;
+        let with = match step.render_with(&self.scope, &self.secrets) {
+            Ok(with) => with,
+            Err(problem) if step.action.is_lookup() => {
+                let output = LookupResult::failed(LossCode::LookupFailed, format!("with: {problem}")).output();
+                return Ok(DryRunOutput { output, assumed: None });
+            }
+            Err(problem) => return Err(problem.to_string()),
+        };
+        // A file is only read, so a dry run reads it too.
+        if let (Action::EnrichGeoip, Ok(lookup)) = (step.action, GeoLookup::new(&with)) {
+            let output = enrich::look_up_in_file(&self.live.config.directory, &lookup).output();
+            return Ok(DryRunOutput { output, assumed: None });
+        }
         dry_run(&self.live.config, step, &with, &self.scope, self.now)
     }
 
@@ -227,11 +246,15 @@ impl DryRun<'_> {
     fn request(&self, step: &Step, effect_key: &str) -> Result<RequestReport, String> {
         let with = step.render_with(&self.scope, &self.secrets);
         let with = with.and_then(|with| fill(&self.live.config.messages, self.worker, step.action, &self.scope, with));
-        let with = with.map_err(|problem| problem.to_string())?;
+        let mut with = with.map_err(|problem| problem.to_string())?;
+        let mut action = step.action;
+        if let (Action::EnrichHttp, Ok(lookup)) = (action, HttpLookup::new(&step.destination, &with)) {
+            (action, with) = (Action::HttpRequest, lookup.request);
+        }
         let key = self.scope.get("event").and_then(|event| event.get("idempotency_key")).and_then(Value::as_str);
         let traceparent = format!("00-{TRACE}-0000000000000001-01");
         let call = Call {
-            action: step.action,
+            action,
             destination: &step.destination,
             with: &with,
             effect_key,

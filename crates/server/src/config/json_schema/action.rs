@@ -7,7 +7,7 @@ use super::keys::RUNTIME;
 use super::reference;
 use super::value_type::{duration, one_or_list, scalar};
 use crate::config::catalogue::known_actions;
-use crate::config::parameters::{DECIDED_BEFORE, INNER_KEYS};
+use crate::config::parameters::{INNER_KEYS, is_decided_before};
 
 /// Schema of the parameters of an action.
 pub(super) fn with(action: Action) -> Value {
@@ -25,7 +25,7 @@ pub(super) fn with(action: Action) -> Value {
         }
         properties.insert(parameter.name.to_owned(), schema);
     }
-    if !action.is_internal() {
+    if !spec.destination.is_empty() {
         let about = "Name of the destination; the same as `destination` of the step.";
         properties.insert("destination".into(), json!({ "type": "string", "description": about }));
     }
@@ -57,7 +57,7 @@ fn of_parameter(action: Action, parameter: &Parameter) -> Value {
         ParameterType::Number => json!({ "type": "number" }),
         ParameterType::Numbers => json!({ "type": "array", "items": { "type": "integer" } }),
     };
-    if DECIDED_BEFORE.contains(&parameter.name) {
+    if is_decided_before(action, parameter.name) {
         return value;
     }
     json!({ "anyOf": [value, { "type": "string", "pattern": r"\{\{|\$\{" }] })

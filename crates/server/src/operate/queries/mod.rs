@@ -6,6 +6,7 @@ mod clash;
 mod clock;
 mod contacts;
 mod destinations;
+mod event_warnings;
 mod events;
 mod guards;
 mod history;
@@ -90,6 +91,7 @@ impl Operator {
         };
         Ok(EventDetail {
             event: EventView::new(&event, &jobs),
+            warnings: self.event_warnings(normalized.as_ref(), &jobs).await?,
             normalized,
             raw,
             headers,

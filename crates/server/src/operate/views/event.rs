@@ -64,7 +64,22 @@ pub struct EventDetail {
     /// Variants, or the first event if this is a variant.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clash: Option<ClashView>,
+    /// Values that were lost or not found; nothing failed because of them.
+    #[serde(default)]
+    pub warnings: Vec<EventWarningView>,
     pub revealed: bool,
+}
+
+/// Conversion of the mapping that lost something, or lookup of a job that failed.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct EventWarningView {
+    /// Path into the event, or `steps.NAME`.
+    pub field: String,
+    /// For example `not-a-phone` or `lookup-timed-out`.
+    pub code: String,
+    /// Job of the lookup.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub job: Option<String>,
 }
 
 impl EventView {

@@ -28,7 +28,7 @@ pub use self::change::{AppliedView, RevisionDetail, RevisionView};
 pub use self::clash::{ChangeView, ClashView, VariantView};
 pub use self::clock::ClockView;
 pub use self::contact::{ConflictView, ContactFieldView, ContactValueView, ContactView, TraceEntry, TraceView};
-pub use self::event::{EventDetail, EventView, JobBrief};
+pub use self::event::{EventDetail, EventView, EventWarningView, JobBrief};
 pub(super) use self::event::{preview, show};
 pub use self::guard::{SafeModeView, SuppressedView, SuppressionView};
 pub use self::history::{CounterView, HistoryView, LatencyView, PointView, SeriesView};

@@ -14,14 +14,14 @@ pub struct SourceDetail {
     pub keys: KeyAdvice,
     /// Rate limits.
     pub limits: Vec<LimitView>,
-    /// Fields of its events whose conversion lost something.
+    /// Fields of its events whose conversion lost something, and steps whose lookup failed.
     pub mapping_warnings: Vec<MappingWarningView>,
 }
 
-/// Field whose conversion lost something.
+/// Field whose conversion lost something, or step whose lookup failed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct MappingWarningView {
-    /// Path into the event.
+    /// Path into the event, or `steps.NAME`.
     pub field: String,
     /// For example `not-a-number`.
     pub code: String,
