@@ -92,8 +92,14 @@ struct EventInsert<'a> {
 }
 
 impl Batch<'_, '_> {
+    /// Accepts the events of one request, in their order.
+    pub fn accept_events(&mut self, events: &[NewEvent]) -> rusqlite::Result<Vec<Acceptance>> {
+        let Some(owner) = events.first().map(|event| event.key) else { return Ok(vec![]) };
+        events.iter().map(|event| self.accept_event(event, owner)).collect()
+    }
+
     /// Accepts an event of a request whose first event has the key `owner`.
-    pub fn accept_event(&mut self, event: &NewEvent, owner: KeyDigest) -> rusqlite::Result<Acceptance> {
+    fn accept_event(&mut self, event: &NewEvent, owner: KeyDigest) -> rusqlite::Result<Acceptance> {
         if let Some(proof) = event.proof
             && !self.claim_proof(proof, owner, event.received_at)?
         {

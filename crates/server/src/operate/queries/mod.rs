@@ -7,6 +7,7 @@ mod clock;
 mod contacts;
 mod destinations;
 mod events;
+mod exports;
 mod guards;
 mod history;
 mod key_ttl_advice;
@@ -49,6 +50,7 @@ pub struct Reveal {
 /// Maximum rows per page.
 pub const LIST_MAX: u32 = 500;
 pub use events::EventsRequest;
+pub use exports::{Export, ExportRequest};
 pub use history::SeriesRequest;
 
 /// Rejected requests shown per source.
