@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::contact::CLOCK_SKEW_MAX;
 use crate::digest::{DigestContext, write_parts};
 use crate::event::BASE32;
-use crate::key::DerivedKey;
+use crate::key::{DerivedKey, KEY_BYTES_MAX};
 use crate::time::Time;
 
 pub use row::{EVENT_FORM, ImportRow, RowProblem, RowTimes, formula_escaped, formula_unescaped};
@@ -154,7 +154,8 @@ pub fn occurred_at(mapped: Option<Time>, times: RowTimes, now: Time) -> Option<T
 /// The key of a row from which the flow derives none: that of the event it was exported from, or its content and how often that
 /// has occurred in the file. A second import of the same rows, in any order, finds the same keys.
 pub fn fallback_key(exported: Option<&str>, fingerprint: [u8; 16], occurrence: u32) -> DerivedKey {
-    match exported {
+    let is_key = |key: &&str| !key.trim().is_empty() && key.len() <= KEY_BYTES_MAX;
+    match exported.filter(is_key) {
         Some(key) => DerivedKey::of_content(key.to_owned(), &[]),
         None => {
             let content = data_encoding::HEXLOWER.encode(&fingerprint);
@@ -235,6 +236,9 @@ mod tests {
         assert_eq!(key(1), "import|01010101010101010101010101010101|1");
         assert_ne!(key(1), key(2));
         assert_eq!(fallback_key(Some("a|b"), [1; 16], 2).text, "a|b");
+        for none in ["", " ", &"x".repeat(KEY_BYTES_MAX + 1)] {
+            assert_eq!(fallback_key(Some(none), [1; 16], 1).text, key(1));
+        }
     }
 
     #[test]

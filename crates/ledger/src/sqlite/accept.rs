@@ -151,7 +151,7 @@ impl Batch<'_, '_> {
             self.bind_key(event, &owner)?;
             return self.duplicate(event, &owner, MatchedBy::Content);
         }
-        if let Some(owner) = &expired {
+        if let Some(owner) = expired.as_ref().filter(|_| !event.imported) {
             self.counts.add(Measure::LateDuplicates, &event.source, "");
             self.note_lateness(event, owner, Lateness::AfterExpiry);
         }
@@ -259,6 +259,9 @@ impl Batch<'_, '_> {
     }
 
     fn note_lateness(&mut self, event: &KeyedEvent<'_>, owner: &Owner, kind: Lateness) {
+        if event.imported {
+            return;
+        }
         let bucket = duplicate_stats::bucket(event.received_at.since(owner.received_at));
         *self.lateness.entry((event.source.clone(), kind, bucket)).or_default() += 1;
     }

@@ -339,6 +339,7 @@ impl<'f> Request<'_, 'f> {
             // A quarantined event says nothing: an operator has not looked at it yet.
             observation: observation.filter(|_| quarantine.is_none()),
             quarantine,
+            imported: self.row.is_some(),
             ..new
         }
     }

@@ -127,6 +127,13 @@ async fn an_export_with_personal_data_needs_the_permission() {
         assert_eq!((answer.status, &answer.body["code"]), (403, &json!("forbidden")), "{}", answer.body);
         assert_eq!(world.client.get(&url).bearer_auth(&secret).send().await.unwrap().status(), 200);
     }
+    let token = world.act("/api/v1/tokens", json!({ "name": "v", "role": "viewer" })).await;
+    let viewer = token.body["secret"].as_str().unwrap().to_owned();
+    let order = json!({ "flow": "website-leads", "content": "a", "file": "a", "rows": 1, "reason": "x" });
+    for (path, order) in [("imports", order), ("imports/check", json!({ "flow": "website-leads", "rows": [] }))] {
+        let request = world.client.post(format!("{}/api/v1/{path}", world.admin)).bearer_auth(&viewer).json(&order);
+        assert_eq!(request.send().await.unwrap().status(), 403, "{path}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -236,6 +243,8 @@ async fn an_interrupted_import_continues_behind_its_last_row() {
     assert_eq!(world.act(&path, batch(2, false)).await.body["taken"], json!(false));
     assert_eq!(world.act("/api/v1/imports", order).await.body["state"], "running");
     assert_eq!(world.act(&path, batch(2, false)).await.body["taken"], json!(true));
+    let many = json!({ "after": 4, "rows": [], "unreadable": u64::MAX });
+    assert_eq!(world.act(&path, many).await.body["code"], "invalid");
     let last = world.act(&path, batch(4, true)).await;
     assert_eq!((&last.body["import"]["state"], &last.body["import"]["accepted"]), (&json!("done"), &json!(6)));
     assert_eq!(world.act(&format!("/api/v1/imports/{id}/cancel"), cancel).await.body["code"], "import-finished");

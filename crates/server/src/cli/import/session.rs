@@ -21,7 +21,7 @@ const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// A batch at a rate takes this long.
 const BATCH_SPAN: Duration = Duration::from_millis(250);
 /// How often a batch is sent again while the node does not respond, with a pause before each.
-const RETRIES_MAX: u32 = 20;
+const RETRIES_MAX: u32 = 10;
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Samples of each outcome that are shown.
 const SAMPLES_MAX: usize = 5;

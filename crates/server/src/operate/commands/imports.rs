@@ -144,7 +144,11 @@ impl Operator {
             let wait_ms = Some(pause.as_millis() as u64);
             return Ok(ImportStepView { import: record.into(), rows: vec![], taken: false, wait_ms });
         }
-        let until = request.after + request.rows.len() as u64 + request.unreadable;
+        let until = request.after.saturating_add(request.rows.len() as u64).saturating_add(request.unreadable);
+        if until > record.rows {
+            let detail = format!("the import has {} rows; these would be {until}", record.rows);
+            return Err(OperateError::Invalid(detail));
+        }
         let PreparedRows { events, rows } = self.prepare_rows(&live, &flow, request.rows, &record.id.verified_by())?;
         let refused = rows.iter().filter(|(_, row)| row.is_err()).count() as u64 + request.unreadable;
         let reasons: Vec<_> = events.iter().map(|event| event.quarantine.clone()).collect();

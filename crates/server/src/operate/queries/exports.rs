@@ -51,6 +51,36 @@ pub enum ExportRequest {
 }
 
 impl ExportRequest {
+    /// The filters for the audit trail, which does not name persons.
+    fn describe(&self) -> String {
+        let mut filters: Vec<(&str, String)> = Vec::new();
+        let mut add = |name, value: Option<String>| filters.extend(value.map(|value| (name, value)));
+        match self {
+            ExportRequest::Events { events, until } => {
+                add("source", events.source.clone());
+                add("type", events.event_type.clone());
+                add("key", events.key.as_ref().map(|_| "one".to_owned()));
+                add("contact", events.contact.as_ref().map(|_| "one".to_owned()));
+                add("since", events.since.map(|at| at.to_string()));
+                add("until", until.map(|at| at.to_string()));
+                add("state", events.status.map(|status| status.to_string()));
+            }
+            ExportRequest::DeadLetters { jobs, destination } => {
+                add("worker", jobs.worker.clone());
+                add("queue", jobs.queue.clone());
+                add("dead_letter_queue", jobs.dead_letter_queue.clone());
+                add("destination", destination.clone());
+                add("source", jobs.source.clone());
+                add("class", jobs.class.clone());
+                add("code", jobs.code.clone());
+                add("since", jobs.since.map(|at| at.to_string()));
+                add("until", jobs.until.map(|at| at.to_string()));
+            }
+            ExportRequest::Contacts { conflicts_only } => add("conflicts", conflicts_only.then(|| "true".to_owned())),
+        }
+        filters.iter().map(|(name, value)| format!("; {name}={value}")).collect()
+    }
+
     pub fn name(&self) -> &'static str {
         match self {
             ExportRequest::Events { .. } => "events",
@@ -81,7 +111,7 @@ impl Operator {
         }
         let export = Export { operator: self.clone(), request, reveal, after: None, is_done: false, rows: 0 };
         if let Some(Reveal { reason, .. }) = &export.reveal {
-            export.audit("export", reason.clone()).await?;
+            export.audit("export", format!("{reason}{}", export.request.describe())).await?;
         }
         Ok(export)
     }

@@ -2,7 +2,9 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Request};
@@ -28,6 +30,9 @@ use crate::operate::queries::{EventsRequest, Export, ExportRequest, Reveal};
 
 /// Exports that run at once; further ones are refused.
 const EXPORTS_MAX: usize = 4;
+
+/// Time in which a reader takes the next part.
+const READER_IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Permits of running exports.
 #[derive(Clone, Debug)]
@@ -234,44 +239,48 @@ fn form_of(headers: &HeaderMap) -> Form {
 
 fn stream(export: Export, form: Form, stopping: Stopping, permit: OwnedSemaphorePermit) -> Response {
     let (chunks, received) = mpsc::channel(2);
+    let is_complete: Arc<AtomicBool> = Arc::default();
+    let body = Chunks { received, is_complete: is_complete.clone(), has_failed: false };
     tokio::spawn(async move {
-        send(export, form, &chunks, stopping).await;
+        send(export, form, (chunks, is_complete), stopping).await;
         drop(permit);
     });
     let headers = [(header::CONTENT_TYPE, form.media_type()), (header::CACHE_CONTROL, "no-store")];
-    (headers, Body::new(Chunks(received))).into_response()
+    (headers, Body::new(body)).into_response()
 }
 
-/// An export ended before its last row. The connection is closed without the end of the body, so that the caller notices.
-#[derive(Debug, thiserror::Error)]
-#[error("the export ended early")]
-struct EndedEarly;
-
-type Chunk = Result<Bytes, EndedEarly>;
-
 /// Sends every row until the last one, until the reader goes or until the node stops.
-async fn send(mut export: Export, form: Form, chunks: &mpsc::Sender<Chunk>, stopping: Stopping) {
+async fn send(
+    mut export: Export,
+    form: Form,
+    (chunks, is_complete): (mpsc::Sender<Bytes>, Arc<AtomicBool>),
+    stopping: Stopping,
+) {
     let columns = export.table_columns();
     let mut text = if form == Form::Csv { header_line(&columns) } else { String::new() };
-    let ended = loop {
-        if !text.is_empty() && chunks.send(Ok(Bytes::from(std::mem::take(&mut text)))).await.is_err() {
-            break Ok(());
+    loop {
+        if !text.is_empty() {
+            let sending = chunks.send(Bytes::from(std::mem::take(&mut text)));
+            if !matches!(tokio::time::timeout(READER_IDLE_MAX, sending).await, Ok(Ok(()))) {
+                break;
+            }
         }
         if *stopping.0.borrow() {
-            break Err(());
+            break;
         }
         match export.next_rows().await {
             Ok(Some(rows)) => rows.iter().for_each(|row| text.push_str(&line(row, form, &columns))),
-            Ok(None) => break Ok(()),
+            Ok(None) => {
+                is_complete.store(true, Ordering::Release);
+                break;
+            }
             Err(error) => {
                 tracing::warn!(%error, "export ended early");
-                break Err(());
+                break;
             }
         }
-    };
-    if ended.is_err() {
-        let _ = chunks.send(Err(EndedEarly)).await;
     }
+    drop(chunks);
     export.finish().await;
 }
 
@@ -301,8 +310,17 @@ fn line(row: &Map<String, Value>, form: Form, columns: &[String]) -> String {
     }))
 }
 
-/// Chunks as the body of a response.
-struct Chunks(mpsc::Receiver<Chunk>);
+/// An export ended before its last row. The connection is closed without the end of the body, so that the caller notices.
+#[derive(Debug, thiserror::Error)]
+#[error("the export ended early")]
+struct EndedEarly;
+
+/// Chunks as the body of a response. Fails at the end unless all rows were sent.
+struct Chunks {
+    received: mpsc::Receiver<Bytes>,
+    is_complete: Arc<AtomicBool>,
+    has_failed: bool,
+}
 
 impl hyper::body::Body for Chunks {
     type Data = Bytes;
@@ -312,7 +330,14 @@ impl hyper::body::Body for Chunks {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, EndedEarly>>> {
-        self.0.poll_recv(context).map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+        self.received.poll_recv(context).map(|chunk| match chunk {
+            Some(chunk) => Some(Ok(Frame::data(chunk))),
+            None if self.is_complete.load(Ordering::Acquire) || self.has_failed => None,
+            None => {
+                self.has_failed = true;
+                Some(Err(EndedEarly))
+            }
+        })
     }
 }
 
@@ -330,5 +355,17 @@ mod tests {
         assert_eq!(line(&row, Form::Csv, &columns), "'=1,\"\"\"x,y\"\"\",a@b.c,\r\n");
         assert_eq!(header_line(&columns), "a,payload,identity.email,gone\r\n");
         assert!(line(&row, Form::Lines, &columns).ends_with("}\n"));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_ends_early_fails() {
+        use http_body_util::BodyExt;
+        for is_complete in [true, false] {
+            let (chunks, received) = mpsc::channel(2);
+            chunks.send(Bytes::from_static(b"row")).await.unwrap();
+            drop(chunks);
+            let body = Chunks { received, is_complete: Arc::new(is_complete.into()), has_failed: false };
+            assert_eq!(body.collect().await.is_ok(), is_complete);
+        }
     }
 }
