@@ -39,6 +39,8 @@ pub struct ImportRow {
     pub key: Option<String>,
     /// Its order of acceptance.
     pub seq: Option<i64>,
+    /// Written by an export.
+    pub is_exported: bool,
 }
 
 /// Why a row cannot be imported.
@@ -107,7 +109,7 @@ impl ImportRow {
         let headers = headers(members.remove("headers"))?;
         match members.remove("payload") {
             None | Some(Value::Null) => Err(RowProblem::PayloadMissing),
-            Some(payload) => Ok(ImportRow { payload, headers, times, key, seq }),
+            Some(payload) => Ok(ImportRow { payload, headers, times, key, seq, is_exported: true }),
         }
     }
 

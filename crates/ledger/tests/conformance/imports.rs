@@ -80,6 +80,16 @@ pub async fn a_cancelled_import_takes_no_rows_until_it_is_started_again<D: Drive
     assert_eq!(fixture.audited().await, ["import", "cancel import", "resume import"]);
 }
 
+pub async fn a_row_that_is_known_says_nothing_about_how_late_its_source_repeats_itself<D: Driver>() {
+    let fixture = open::<D>();
+    fixture.accept_event(event("a")).await;
+    fixture.ledger.start_import(new(id())).await.unwrap();
+    let row = NewEvent { imported: true, ..event("a") };
+    let accepted = fixture.ledger.accept_rows(vec![row], step(0, 1)).await.unwrap();
+    assert_eq!((accepted.map(|rows| rows.len()), fixture.import().await.counts.duplicates), (Some(1), 1));
+    assert_eq!(fixture.ledger.duplicate_stats("website".into()).await.unwrap().duplicates, 0);
+}
+
 pub async fn imports_are_listed_newest_first<D: Driver>() {
     let fixture = open::<D>();
     let ids: Vec<ImportId> = (0..3).map(|n| ImportId::new("leads", &n.to_string(), None)).collect();

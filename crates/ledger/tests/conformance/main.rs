@@ -145,6 +145,7 @@ macro_rules! suite {
                 rows_and_the_place_behind_them_are_one_commit
                 a_batch_without_events_moves_the_import_on
                 a_cancelled_import_takes_no_rows_until_it_is_started_again
+                a_row_that_is_known_says_nothing_about_how_late_its_source_repeats_itself
                 imports_are_listed_newest_first
             ]
             upkeep [

@@ -349,3 +349,21 @@ async fn the_time_of_a_row_counts_and_not_that_of_the_import() {
     assert!(text.contains("King") && !text.contains("Byron"), "{text}");
     assert!(Path::new(&path).exists());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flow_that_reads_headers_gets_them_from_the_command_or_the_export() {
+    let flow = FLOW.replace("type: lead.created", "type: \"{{ headers['x-topic'] }}\"");
+    let files =
+        [("flow.yml", flow.as_str()), ("worker.yml", WORKER), ("queues.yml", QUEUES), ("contacts.yml", CONTACTS)];
+    let world = World::start_with(&files).await;
+    let path = file(&world, "a.ndjson", &format!("{}\n", lead("1")));
+    let import = ["import", &path, "--flow", "website-leads", "--reason", "history", "--yes"];
+    assert_eq!(run(&world, &import).await.0, 1, "the type is missing");
+    let with_header = [&import[..], &["--header", "X-Topic: lead.updated"]].concat();
+    assert_eq!(run(&world, &with_header).await.0, 0, "other headers are another import");
+    assert_eq!(world.get("/api/v1/events").await["items"][0]["event_type"], "lead.updated");
+    let exported = export(&world, "events", "b.ndjson", &REVEAL).await;
+    let other = World::start_with(&files).await;
+    assert_eq!(run(&other, &["import", &exported, "--flow", "website-leads", "--reason", "move", "--yes"]).await.0, 0);
+    assert_eq!(other.get("/api/v1/events").await["items"][0]["event_type"], "lead.updated");
+}

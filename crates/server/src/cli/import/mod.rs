@@ -18,7 +18,7 @@ use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, grouped, hint, plural};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs};
-use super::{CliError, Stop, exit};
+use super::{CliError, Stop, exit, flow};
 use crate::operate::views::ImportView;
 
 /// Import a file of events through a flow; a stopped import continues
@@ -43,6 +43,9 @@ pub struct ImportCommand {
     /// Field with the time that orders the rows; occurred_at by default
     #[arg(long, value_name = "FIELD")]
     time: Option<String>,
+    /// Header of every payload, for flows that read some; may be repeated. Exported events have their own
+    #[arg(long, value_name = "NAME: VALUE", value_parser = flow::header)]
+    header: Vec<(String, String)>,
     /// Rows per time, such as 50/s; no limit by default
     #[arg(long, value_name = "N/s", value_parser = rate)]
     rate: Option<Rate>,
@@ -78,7 +81,12 @@ fn rate(text: &str) -> Result<Rate, String> {
 
 impl ImportCommand {
     pub fn run(self) -> Result<(), CliError> {
-        let rules = RowRules { format: self.format()?, flow: self.flow.clone(), time_field: self.time.clone() };
+        let rules = RowRules {
+            format: self.format()?,
+            flow: self.flow.clone(),
+            time_field: self.time.clone(),
+            headers: self.header.clone(),
+        };
         let mut file = ImportFile::open(&self.file, rules)?;
         self.reach.run(async |client| {
             if self.dry_run {

@@ -34,6 +34,26 @@ pub(super) struct RowRules {
     pub format: FileFormat,
     pub flow: String,
     pub time_field: Option<String>,
+    /// Of rows that no export wrote.
+    pub headers: Vec<(String, String)>,
+}
+
+impl RowRules {
+    /// Digest of what is imported: the same file with other headers is another import.
+    fn digest(&self, mut content: blake3::Hasher) -> String {
+        for (name, value) in &self.headers {
+            content.update(format!("\0{name}: {value}").as_bytes());
+        }
+        content.finalize().to_hex().to_string()
+    }
+
+    fn row(&self, value: Value) -> Result<ImportRow, Fault> {
+        let row = ImportRow::read(value, &self.flow, self.time_field.as_deref())?;
+        match row.is_exported {
+            true => Ok(row),
+            false => Ok(ImportRow { headers: self.headers.clone(), ..row }),
+        }
+    }
 }
 
 /// A row that can be read.
@@ -68,7 +88,7 @@ pub(super) struct ImportFile {
     pub rows: Vec<RowPlace>,
     /// Rows that cannot be read.
     pub rejects: Vec<Reject>,
-    /// Digest of the content.
+    /// Digest of the content and of the headers that rows are given.
     pub digest: String,
 }
 
@@ -120,7 +140,7 @@ impl ImportFile {
             }
             offset += length;
         }
-        self.digest = reader.into_inner().hasher.finalize().to_hex().to_string();
+        self.digest = self.rules.digest(reader.into_inner().hasher);
         Ok(())
     }
 
@@ -157,7 +177,7 @@ impl ImportFile {
         if !header_read {
             return Err(CliError::new(exit::NO, format!("{} is empty; nothing was imported", self.path.display())));
         }
-        self.digest = reader.into_inner().hasher.finalize().to_hex().to_string();
+        self.digest = self.rules.digest(reader.into_inner().hasher);
         Ok(())
     }
 
@@ -167,10 +187,7 @@ impl ImportFile {
         text: &[u8],
         parsed: Result<Value, Fault>,
     ) -> Result<(), CliError> {
-        let row = parsed.and_then(|value| {
-            ImportRow::read(value, &self.rules.flow, self.rules.time_field.as_deref()).map_err(Fault::from)
-        });
-        match row {
+        match parsed.and_then(|value| self.rules.row(value)) {
             Ok(row) => {
                 let content = fingerprint_digest(&row.payload, &[]);
                 let order = RowOrder::new(row.times, row.seq, content, line);
@@ -208,10 +225,7 @@ impl ImportFile {
                 self.parse_record(&record)
             }
         };
-        let row = value.and_then(|value| {
-            ImportRow::read(value, &self.rules.flow, self.rules.time_field.as_deref()).map_err(Fault::from)
-        });
-        row.map_err(|_| {
+        value.and_then(|value| self.rules.row(value)).map_err(|_| {
             let message = format!("{} has changed while it was imported; import it again", self.path.display());
             CliError::new(exit::NO, message)
         })

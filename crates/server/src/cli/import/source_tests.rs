@@ -9,7 +9,7 @@ const CSV: FileFormat = FileFormat::Csv { delimiter: b',' };
 fn open(format: FileFormat, content: &[u8]) -> Result<ImportFile, String> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(content).unwrap();
-    let rules = RowRules { format, flow: "leads".to_owned(), time_field: None };
+    let rules = RowRules { format, flow: "leads".to_owned(), time_field: None, headers: vec![] };
     // The open file outlives its name.
     ImportFile::open(file.path(), rules).map_err(|error| error.message)
 }
