@@ -1,11 +1,12 @@
 //! HTTP client for the admin API and the intake of a node; used by the command line.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::Method;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use sluice_domain::verify::SecretValue;
 use url::Url;
@@ -15,6 +16,8 @@ use crate::{deadline, text};
 
 /// Time limit of one request.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between two parts of a download.
+const DOWNLOAD_IDLE_MAX: Duration = Duration::from_secs(60);
 /// Largest response that is read; many times the longest list page.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -58,6 +61,15 @@ impl NodeResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
+}
+
+/// A download from the API.
+#[derive(Clone, Copy, Debug)]
+pub struct Download<'a> {
+    /// JSON body; `None` for a GET.
+    pub body: Option<&'a Value>,
+    /// Media type of the response.
+    pub accept: &'static str,
 }
 
 /// HTTP request to any URL. `Debug` omits URL and headers: they may hold credentials.
@@ -122,21 +134,58 @@ impl NodeClient {
         self.request_json(Method::POST, url, Bytes::from(body.to_string())).await
     }
 
+    /// Sends a request and passes the body of a successful response on, part by part. `path` starts with a slash; a request
+    /// without a body is a GET. `part` may end it early.
+    pub async fn download(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        order: Download<'_>,
+        part: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), NodeError> {
+        let mut url = self.at(path)?;
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let (method, body) = match order.body {
+            Some(body) => (Method::POST, Bytes::from(body.to_string())),
+            None => (Method::GET, Bytes::new()),
+        };
+        let mut headers = self.headers(!body.is_empty());
+        headers.insert(ACCEPT, HeaderValue::from_static(order.accept));
+        let origin = url.origin().ascii_serialization();
+        let request = Request { method, url, headers, body, scope: AddressScope::Anywhere };
+        let refused = self.outbound.download(request, DOWNLOAD_IDLE_MAX, part).await;
+        match refused.map_err(|error| NodeError::Unreachable { url: origin, reason: error.into_failure().message })? {
+            Some(response) => self.json_of(&response).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn headers(&self, has_body: bool) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let Some(authorization) = &self.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        if has_body {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        headers
+    }
+
     fn at(&self, path: &str) -> Result<Url, NodeError> {
         let text = format!("{}{path}", self.url());
         Url::parse(&text).map_err(|error| NodeError::Request(format!("invalid path `{path}`: {error}")))
     }
 
     async fn request_json(&self, method: Method, url: Url, body: Bytes) -> Result<Value, NodeError> {
-        let mut headers = HeaderMap::new();
-        if let Some(authorization) = &self.authorization {
-            headers.insert(AUTHORIZATION, authorization.clone());
-        }
-        if !body.is_empty() {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
+        let headers = self.headers(!body.is_empty());
         let request = Request { method, url, headers, body, scope: AddressScope::Anywhere };
         let response = self.send_request(request).await?;
+        self.json_of(&response)
+    }
+
+    fn json_of(&self, response: &HttpResponse) -> Result<Value, NodeError> {
         let json: Option<Value> = serde_json::from_slice(&response.body).ok();
         match json {
             Some(json) if (200..300).contains(&response.status) && !response.truncated => Ok(json),
@@ -148,7 +197,7 @@ impl NodeClient {
                 };
                 Err(NodeError::Refused { status: response.status, code: member("code"), detail })
             }
-            _ => Err(NodeError::NotANode { url: self.url().to_owned(), reason: describe(&response) }),
+            _ => Err(NodeError::NotANode { url: self.url().to_owned(), reason: describe(response) }),
         }
     }
 

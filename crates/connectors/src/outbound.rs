@@ -12,11 +12,13 @@ mod pool;
 pub(crate) mod retry_after;
 
 use std::error::Error;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Method;
+use hyper::body::Incoming;
 use hyper::header::{ACCEPT, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome};
 use sluice_domain::time::Time;
@@ -161,6 +163,40 @@ impl Outbound {
         result
     }
 
+    /// Sends the request once and passes the body of a successful response on, part by part, however long it is. Between two parts
+    /// at most `idle` passes. Stops early if `part` says so. Other responses are read whole.
+    pub(crate) async fn download(
+        &self,
+        request: Request,
+        idle: Duration,
+        mut part: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<Option<HttpResponse>, SendError> {
+        let started = Instant::now();
+        let origin = origin(&request);
+        let (mut connection, response) = self.response(request, &origin, started + idle, started).await?;
+        let (head, mut body) = response.into_parts();
+        let host = &origin.host;
+        if !head.status.is_success() {
+            let reading = connection.read(body, self.response_bytes_max);
+            let read = timeout_at(Instant::now() + idle, reading).await.map_err(|_| too_slow(host, started))?;
+            let (body, complete) = read.map_err(|error| body_interrupted(host, &error))?;
+            let (status, headers) = (head.status.as_u16(), head.headers);
+            return Ok(Some(HttpResponse { status, headers, body, truncated: !complete }));
+        }
+        loop {
+            let next = timeout_at(Instant::now() + idle, connection.next(&mut body)).await;
+            match next.map_err(|_| too_slow(host, started))?.transpose() {
+                Ok(Some(bytes)) if part(&bytes).is_continue() => {}
+                Ok(Some(_)) => return Ok(None),
+                Ok(None) => {
+                    self.pool.put(&origin, connection);
+                    return Ok(None);
+                }
+                Err(error) => return Err(body_interrupted(host, &error)),
+            }
+        }
+    }
+
     async fn exchange(
         &self,
         request: Request,
@@ -168,6 +204,28 @@ impl Outbound {
         deadline: Instant,
         started: Instant,
     ) -> Result<HttpResponse, SendError> {
+        let host = &origin.host;
+        let (mut connection, response) = self.response(request, origin, deadline, started).await?;
+        let (head, body) = response.into_parts();
+        let (body, complete) = match timeout_at(deadline, connection.read(body, self.response_bytes_max)).await {
+            Ok(read) => read.map_err(|error| body_interrupted(host, &error))?,
+            Err(_) => return Err(too_slow(host, started)),
+        };
+        // The unread rest of a truncated body would be parsed as the next response.
+        if complete {
+            self.pool.put(origin, connection);
+        }
+        Ok(HttpResponse { status: head.status.as_u16(), headers: head.headers, body, truncated: !complete })
+    }
+
+    /// Sends the request and receives the head of the response.
+    async fn response(
+        &self,
+        request: Request,
+        origin: &Origin,
+        deadline: Instant,
+        started: Instant,
+    ) -> Result<(Connection, hyper::Response<Incoming>), SendError> {
         let host = &origin.host;
         if let Some(refused) = refused_literal(request.scope, host) {
             return Err(address_refused(host, &refused));
@@ -186,16 +244,7 @@ impl Outbound {
             Err(_) if connection.nothing_sent() => return Err(no_connection(host, started)),
             Err(_) => return Err(too_slow(host, started)),
         };
-        let (head, body) = response.into_parts();
-        let (body, complete) = match timeout_at(deadline, connection.read(body, self.response_bytes_max)).await {
-            Ok(read) => read.map_err(|error| body_interrupted(host, &error))?,
-            Err(_) => return Err(too_slow(host, started)),
-        };
-        // The unread rest of a truncated body would be parsed as the next response.
-        if complete {
-            self.pool.put(origin, connection);
-        }
-        Ok(HttpResponse { status: head.status.as_u16(), headers: head.headers, body, truncated: !complete })
+        Ok((connection, response))
     }
 }
 

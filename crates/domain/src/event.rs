@@ -27,7 +27,7 @@ pub use status::EventStatus;
 pub struct EventId(pub [u8; 16]);
 
 /// Crockford's alphabet in lower case, without padding: no characters that are confused when read.
-static BASE32: std::sync::LazyLock<data_encoding::Encoding> = std::sync::LazyLock::new(|| {
+pub(crate) static BASE32: std::sync::LazyLock<data_encoding::Encoding> = std::sync::LazyLock::new(|| {
     let mut spec = data_encoding::Specification::new();
     spec.symbols.push_str("0123456789abcdefghjkmnpqrstvwxyz");
     spec.translate.from.push_str("ABCDEFGHJKMNPQRSTVWXYZ");

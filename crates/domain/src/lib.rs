@@ -25,6 +25,7 @@ pub mod failure_rules;
 pub mod flow;
 pub mod hash;
 pub mod history;
+pub mod import;
 pub mod job;
 pub mod key;
 pub mod ledger_clock;

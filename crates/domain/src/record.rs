@@ -61,6 +61,8 @@ pub struct NewEvent {
     pub warnings: Vec<MappingWarning>,
     /// What the event says about its contact, if contacts are kept. It has an identifier then; a quarantined event says nothing.
     pub observation: Option<Box<Observation>>,
+    /// A row of an import: when it arrives says nothing about its source.
+    pub imported: bool,
 }
 
 /// A one-time proof of a sender, such as a token that is signed without the body.
@@ -269,6 +271,7 @@ impl NewEvent {
             proof: None,
             warnings: event.audit.warnings.clone(),
             observation: None,
+            imported: false,
         }
     }
 

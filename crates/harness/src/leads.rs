@@ -118,6 +118,10 @@ const SINK: &str = "destinations:
     concurrency: 64
 ";
 
+const CONTACTS: &str = "contacts:
+  identifiers: [{ field: email }]
+";
+
 /// Destination of the leads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LeadsTo<'a> {
@@ -166,6 +170,13 @@ impl Leads {
             std::fs::write(&path, text).map_err(Error::io(path.display().to_string()))?;
         }
         Ok(leads)
+    }
+
+    /// Keeps contacts, identified by their email address.
+    pub(crate) fn keep_contacts(self) -> Result<Leads, Error> {
+        let path = self.config.join("contacts.yml");
+        std::fs::write(&path, CONTACTS).map_err(Error::io(path.display().to_string()))?;
+        Ok(self)
     }
 
     /// Settings of a node on loopback, with ports chosen by the system.

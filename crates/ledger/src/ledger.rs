@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::access::{NewCredential, PutUser, RemoveUser, RevokeCredential, TakeLink, UseCredential};
 use crate::filter::EventFilter;
+use crate::import::{CancelImport, ImportStep, NewImport};
 use crate::memory;
 use crate::op::*;
 use crate::options::{LedgerOptions, Opened, Stats};
@@ -179,7 +180,32 @@ impl Ledger {
         if self.is_overloaded() {
             return Err(Error::Overloaded);
         }
-        self.submit(Op::Accept, RequestEvents { events }).await
+        self.submit(Op::Accept, RequestEvents { events, import: None }).await
+    }
+
+    /// Accepts a batch of rows of an import and moves the import on, in one commit. `None` if the import does not run, or has
+    /// moved on: nothing is written then.
+    pub async fn accept_rows(&self, events: Vec<NewEvent>, step: ImportStep) -> Result<Option<Vec<Acceptance>>, Error> {
+        if self.is_overloaded() {
+            return Err(Error::Overloaded);
+        }
+        let (rows, (id, until)) = (events.len(), (step.id, step.until));
+        let accepted = self.submit(Op::Accept, RequestEvents { events, import: Some(step) }).await?;
+        if rows > 0 {
+            return Ok(Some(accepted).filter(|accepted| accepted.len() == rows));
+        }
+        let record = self.import_record(id).await?;
+        Ok(record.filter(|record| record.position == until).map(|_| accepted))
+    }
+
+    /// Starts an import, or continues the one that is known by its id. One that is done stays so.
+    pub async fn start_import(&self, import: NewImport) -> Result<ImportRecord, Error> {
+        self.submit(Op::StartImport, import).await
+    }
+
+    /// Cancels a running import. Returns it as it is then; `None` if there is none.
+    pub async fn cancel_import(&self, cancel: CancelImport) -> Result<Option<ImportRecord>, Error> {
+        self.submit(Op::CancelImport, cancel).await
     }
 
     /// Records the intent of an attempt, if every cap has room for its effect, and waits until that is durable.

@@ -8,6 +8,7 @@ pub mod bench;
 mod error;
 mod fence;
 mod filter;
+mod import;
 mod ledger;
 pub mod memory;
 mod op;
@@ -27,6 +28,7 @@ pub use access::{
 };
 pub use error::Error;
 pub use filter::{ApprovalFilter, EventFilter, EventQuery, JobFilter, Page};
+pub use import::{CancelImport, ImportStep, NewImport};
 pub use ledger::Ledger;
 pub use op::*;
 pub use options::{ClockFn, LedgerOptions, Stats};

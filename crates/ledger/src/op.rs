@@ -24,6 +24,7 @@ pub use sluice_domain::transition::JobUpdate;
 use sluice_domain::unit::Rate;
 
 use crate::filter::{JobFilter, Page};
+use crate::import::ImportStep;
 use crate::record::{EventSeq, JobRecord, NewEvent, ReplayRecord};
 use crate::seal::RootKey;
 
@@ -38,6 +39,8 @@ pub struct CappedBegin {
 #[derive(Clone, Debug)]
 pub(crate) struct RequestEvents {
     pub events: Vec<NewEvent>,
+    /// The events are rows of an import, which moves on with them.
+    pub import: Option<ImportStep>,
 }
 
 /// Stops a target until it is resumed.

@@ -56,6 +56,9 @@ macro_rules! read_verbs {
             /// Replays that are running, oldest first.
             running_replays() -> Vec<ReplayRecord>;
             replay_record(id: ReplayId) -> Option<ReplayRecord>;
+            import_record(id: ImportId) -> Option<ImportRecord>;
+            /// Imports, newest first.
+            imports(page: Page) -> Vec<ImportRecord>;
             pauses() -> Vec<PauseRecord>;
             /// When the next lane is due to be compared with its record.
             next_straggler() -> Option<Time>;
@@ -121,6 +124,7 @@ pub(crate) mod prelude {
     pub use sluice_domain::contact::{ContactId, ContactView, WriteSlot};
     pub use sluice_domain::duplicate_stats::DuplicateStats;
     pub use sluice_domain::history::series::{HistoryQuery, HistoryRow};
+    pub use sluice_domain::import::ImportId;
     pub use sluice_domain::job::JobId;
     pub use sluice_domain::key::KeyDigest;
     pub use sluice_domain::ledger_clock::ClockRecord;

@@ -6,6 +6,7 @@ use serde::Serialize;
 use sluice_domain::contact::{ContactId, ContactState};
 use sluice_domain::event::MappingWarning;
 use sluice_domain::history::{Labels, Measure};
+use sluice_domain::import::{ImportCounts, ImportId, ImportState};
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::outcome::Failure;
 pub use sluice_domain::record::{
@@ -66,6 +67,27 @@ pub struct ReplayRecord {
     pub next_at: Time,
     pub replayed: u64,
     pub skipped: u64,
+}
+
+/// An import and how far it has come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImportRecord {
+    /// Ascending in the order in which imports were started.
+    pub n: i64,
+    pub id: ImportId,
+    pub flow: String,
+    /// Name of the file.
+    pub file: String,
+    /// Rows of the file.
+    pub rows: u64,
+    /// Rows that were looked at, in the order of the import.
+    pub position: u64,
+    pub counts: ImportCounts,
+    pub state: ImportState,
+    pub actor: String,
+    pub reason: String,
+    pub created_at: Time,
+    pub updated_at: Time,
 }
 
 /// Other contents that were received under the key of an event.

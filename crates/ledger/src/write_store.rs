@@ -10,8 +10,9 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::access::{CredentialRecord, NewCredential, PutUser, RemoveUser, RevokeCredential, TakeLink, UseCredential};
+use crate::import::{CancelImport, NewImport};
 use crate::op::*;
-use crate::record::{EventSeq, ReplayRecord};
+use crate::record::{EventSeq, ImportRecord, ReplayRecord};
 
 /// The input of a verb, its output once it is applied, and the caller that waits for it.
 #[derive(Debug)]
@@ -116,6 +117,10 @@ write_verbs! {
     SetSafeMode: set_safe_mode(SetSafeMode) -> ();
     MakeDue: make_due(MakeDue) -> Vec<ChangedJob>;
     Replay: replay(Replay) -> Vec<ChangedJob>;
+    /// Starts an import, or continues the one that is known by its id.
+    StartImport: start_import(NewImport) -> ImportRecord;
+    /// `None` if there is no such import.
+    CancelImport: cancel_import(CancelImport) -> Option<ImportRecord>;
     StartReplay: start_replay(NewReplay) -> ReplayRecord;
     /// `None` if the replay does not run, or has moved on.
     AdvanceReplay: advance_replay(AdvanceReplay) -> Option<Vec<ChangedJob>>;

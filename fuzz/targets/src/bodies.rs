@@ -6,6 +6,7 @@ use hyper::HeaderMap;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 use sluice_domain::flow::DuplicateKeys;
+use sluice_domain::import::{ImportRow, formula_escaped, formula_unescaped};
 use sluice_domain::key::fingerprint;
 use sluice_domain::payload;
 use sluice_domain::time::Time;
@@ -28,6 +29,21 @@ pub(crate) fn json(input: &[u8]) {
         if let Ok(events) = payload::split(value.clone(), &lists) {
             assert!(events.len() <= payload::EVENTS_MAX);
         }
+    }
+}
+
+/// A row is read or refused with a code; a cell that is written is read back.
+pub(crate) fn import_row(input: &[u8]) {
+    if let Ok(value) = payload::parse_json(input, DuplicateKeys::Refuse)
+        && let Err(problem) = ImportRow::read(value, "leads", Some("at"))
+    {
+        assert!(!problem.code().is_empty() && problem.column().is_some(), "{problem}");
+    }
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    assert_eq!(formula_unescaped(&formula_escaped(text)), text);
+    let cells: Vec<(&str, &str)> = text.lines().filter_map(|line| line.split_once(',')).collect();
+    if let Ok(value) = ImportRow::from_cells(cells) {
+        let _ = ImportRow::read(value, "leads", None);
     }
 }
 

@@ -27,6 +27,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "multipart", run: bodies::multipart, rounds: 120_000 },
     Target { name: "encoding", run: bodies::encoding, rounds: 18_000 },
     Target { name: "key", run: bodies::key, rounds: 9_000 },
+    Target { name: "import_row", run: bodies::import_row, rounds: 60_000 },
     Target { name: "signature", run: signatures::signature, rounds: 60_000 },
     Target { name: "tampering", run: signatures::tampering, rounds: 18_000 },
     Target { name: "retry_after", run: responses::retry_after, rounds: 180_000 },

@@ -86,7 +86,8 @@ impl Connection {
         Ok((whole, complete))
     }
 
-    async fn next(&mut self, body: &mut Incoming) -> Option<hyper::Result<Bytes>> {
+    /// The next part of a body; `None` at its end.
+    pub async fn next(&mut self, body: &mut Incoming) -> Option<hyper::Result<Bytes>> {
         loop {
             let frame = poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {
                 Poll::Pending => {

@@ -7,6 +7,7 @@
 //! If the process dies here: only temporary files are left.
 
 mod baseline;
+mod contacts;
 mod drain;
 mod failures;
 mod intake;
@@ -54,6 +55,8 @@ pub(crate) enum BenchKind {
     Drain,
     /// How much of its concurrency a destination keeps that fails 0, 10 and 30 % of its calls at random
     Failures,
+    /// How fast events are accepted and come out at the other end with contacts, against the same without
+    Contacts,
     /// All of it but intake
     All,
 }
@@ -107,6 +110,7 @@ pub(crate) async fn run(settings: BenchSettings, status: StatusLine) -> Result<R
         keys: if wants(BenchKind::Keys) { Some(bench.keys().await?) } else { None },
         drain: if wants(BenchKind::Drain) { Some(bench.drain().await?) } else { None },
         failures: if wants(BenchKind::Failures) { bench.failures().await? } else { Vec::new() },
+        contacts: if wants(BenchKind::Contacts) { Some(bench.contacts().await?) } else { None },
     };
     bench.status.clear();
     Ok(Report::new(&bench.settings, disk, figures))
@@ -174,9 +178,20 @@ impl Bench {
 
     /// Sends load until a limit is reached; any response but 202 fails the benchmark.
     async fn send(&self, target: SocketAddr, requests_max: u64, time_max: Duration) -> Result<LoadResult, Error> {
+        self.send_of(&self.workload, target, requests_max, time_max).await
+    }
+
+    /// The same with requests of another workload.
+    async fn send_of(
+        &self,
+        workload: &Workload,
+        target: SocketAddr,
+        requests_max: u64,
+        time_max: Duration,
+    ) -> Result<LoadResult, Error> {
         let connections = self.settings.connections;
         let settings = LoadSettings { target, connections, requests_max, time_max, pace: Pace::Closed };
-        let loaded = load(settings, self.workload.requests()).await.map_err(Error::io("the load"))?;
+        let loaded = load(settings, workload.requests()).await.map_err(Error::io("the load"))?;
         if loaded.with_status(202) != loaded.answered() || loaded.unanswered > 0 {
             let (statuses, unanswered) = (&loaded.statuses, loaded.unanswered);
             return Err(Error::Failed(format!(

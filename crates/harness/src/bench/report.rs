@@ -13,6 +13,7 @@ const END_TO_END_FLOOR: f64 = 0.15;
 const KEYS_FLOOR: f64 = 0.9;
 const DRAIN_FLOOR: f64 = 0.9;
 const HELD_FLOOR: f64 = 0.9;
+const CONTACTS_FLOOR: f64 = 0.85;
 const MEMORY_MAX_KIB: u64 = 128 * 1024;
 
 /// Latency of answers, in milliseconds.
@@ -129,6 +130,28 @@ pub(crate) struct HeldConcurrency {
     pub calls_per_second: f64,
 }
 
+/// Events per second of two nodes that take turns.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct WithAndWithout {
+    pub without_per_second: f64,
+    pub with_per_second: f64,
+}
+
+impl WithAndWithout {
+    fn share(&self) -> f64 {
+        self.with_per_second / self.without_per_second
+    }
+}
+
+/// A node that keeps contacts against one that does not.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Contacts {
+    pub accept: WithAndWithout,
+    /// From the first request to the last applied effect.
+    pub end_to_end: WithAndWithout,
+    pub memory: Memory,
+}
+
 /// What was measured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Figures {
@@ -138,14 +161,20 @@ pub(crate) struct Figures {
     pub drain: Option<Drain>,
     /// By the share of failed calls; empty if not measured.
     pub failures: Vec<HeldConcurrency>,
+    pub contacts: Option<Contacts>,
 }
 
 impl Figures {
     /// The largest peak memory of a node, in KiB.
     fn peak_kib(&self) -> Option<u64> {
-        let Figures { accept, end_to_end, keys, drain, .. } = self;
-        let memories =
-            [accept.map(|a| a.memory), end_to_end.map(|e| e.memory), keys.map(|k| k.memory), drain.map(|d| d.memory)];
+        let Figures { accept, end_to_end, keys, drain, contacts, .. } = self;
+        let memories = [
+            accept.map(|a| a.memory),
+            end_to_end.map(|e| e.memory),
+            keys.map(|k| k.memory),
+            drain.map(|d| d.memory),
+            contacts.map(|c| c.memory),
+        ];
         memories.into_iter().flatten().map(|memory| memory.peak_kib).max()
     }
 
@@ -170,6 +199,10 @@ impl Figures {
         floors.extend(self.drain.map(|drain| at_least("drain of new events", drain.share(), DRAIN_FLOOR)));
         for held in &self.failures {
             floors.push(at_least(&format!("held, {} % failing", held.failure_percent), held.held, HELD_FLOOR));
+        }
+        if let Some(contacts) = &self.contacts {
+            floors.push(at_least("accept with contacts", contacts.accept.share(), CONTACTS_FLOOR));
+            floors.push(at_least("end to end with contacts", contacts.end_to_end.share(), CONTACTS_FLOOR));
         }
         floors
     }
@@ -290,6 +323,15 @@ fn failures_row(f: &mut fmt::Formatter<'_>, held: &HeldConcurrency) -> fmt::Resu
     row(f, &format!("{failure_percent} % random failures"), rate(*calls_per_second), &share)
 }
 
+fn contacts_rows(f: &mut fmt::Formatter<'_>, contacts: &Contacts) -> fmt::Result {
+    for (name, figures) in [("accept", contacts.accept), ("end to end", contacts.end_to_end)] {
+        row(f, &format!("{name}, no contacts"), rate(figures.without_per_second), "two events for each person")?;
+        let share = format!("{:.3} of the same without", figures.share());
+        row(f, &format!("{name}, contacts kept"), rate(figures.with_per_second), &share)?;
+    }
+    row(f, "", String::new(), &memory(&contacts.memory))
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Disk { rows_per_second: rows, flushes_per_second: flushes } = self.disk;
@@ -301,12 +343,13 @@ impl fmt::Display for Report {
         row(f, "bare SQLite, batches of 256", rate(rows), "the same rows, keys in sequence")?;
         row(f, "4 KiB append and flush", rate(flushes), &format!("{:.3} ms each", 1e3 / flushes))?;
         writeln!(f, "\nThe node, in turns with a bare server:")?;
-        let Figures { accept, end_to_end, keys, drain, failures } = &self.figures;
+        let Figures { accept, end_to_end, keys, drain, failures, contacts } = &self.figures;
         accept.iter().try_for_each(|accept| accept_rows(f, accept, &self.disk))?;
         end_to_end.iter().try_for_each(|end| end_to_end_rows(f, end))?;
         keys.iter().try_for_each(|keys| keys_rows(f, keys))?;
         drain.iter().try_for_each(|drain| drain_rows(f, drain))?;
         failures.iter().try_for_each(|held| failures_row(f, held))?;
+        contacts.iter().try_for_each(|contacts| contacts_rows(f, contacts))?;
         writeln!(f)?;
         for floor in &self.floors {
             let word = if floor.reached { "reached" } else { "BELOW" };

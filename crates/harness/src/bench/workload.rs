@@ -16,6 +16,8 @@ use sluice_server::intake::TENANT;
 
 /// Distinct leads; further ones differ in their ids only.
 const VARIETY: u32 = 64;
+/// Leads of a person, where persons are told apart.
+const EVENTS_PER_PERSON: u64 = 2;
 /// Digits of the number in an id.
 const DIGITS: usize = 12;
 /// Concurrent accepts while the ledger is filled.
@@ -34,36 +36,59 @@ struct Body {
     bytes: Vec<u8>,
     /// Byte offsets of the number.
     number_offsets: Vec<usize>,
+    /// Byte offsets of the number of the person; none if every lead of a kind is about the same one.
+    person_offsets: Vec<usize>,
 }
 
 impl Body {
     fn with_number(&self, number: u64, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&self.bytes);
-        let mut digits = [b'0'; DIGITS];
-        let mut rest = number;
-        for digit in digits.iter_mut().rev() {
-            *digit = b'0' + (rest % 10) as u8;
-            rest /= 10;
-        }
-        for at in &self.number_offsets {
-            out[*at..at + DIGITS].copy_from_slice(&digits);
+        for (offsets, number) in [(&self.number_offsets, number), (&self.person_offsets, number / EVENTS_PER_PERSON)] {
+            let digits = digits(number);
+            for at in offsets {
+                out[*at..at + DIGITS].copy_from_slice(&digits);
+            }
         }
     }
 }
 
+fn digits(mut number: u64) -> [u8; DIGITS] {
+    let mut digits = [b'0'; DIGITS];
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    digits
+}
+
 impl Workload {
+    /// Leads about a few persons.
     pub(super) fn new(sender: Sender, body_bytes: usize) -> Result<Workload, Error> {
+        Workload::with_emails(sender, body_bytes, None)
+    }
+
+    /// Leads about ever new persons, each of whom has a few.
+    pub(super) fn of_new_persons(sender: Sender, body_bytes: usize) -> Result<Workload, Error> {
+        let place = "$".repeat(DIGITS);
+        Workload::with_emails(sender, body_bytes, Some(&format!("lead-{place}@example.com")))
+    }
+
+    fn with_emails(sender: Sender, body_bytes: usize, email: Option<&str>) -> Result<Workload, Error> {
         let traffic = Traffic::plan(TrafficSettings { leads: VARIETY, body_bytes, ..TrafficSettings::default() });
         let bodies = (0..VARIETY).map(|lead| {
             let mut lead = traffic.lead(lead);
             let place = "#".repeat(DIGITS);
             lead.event_id = format!("evt_{place}");
             lead.lead_id = format!("L-{place}");
+            lead.email = email.map_or(lead.email, str::to_owned);
             let bytes = serde_json::to_vec(&lead).map_err(|error| Error::Failed(error.to_string()))?;
-            let found = bytes.windows(DIGITS).enumerate().filter(|(_, window)| *window == place.as_bytes());
-            let number_offsets = found.map(|(at, _)| at).collect();
-            Ok(Body { bytes, number_offsets })
+            let offsets = |byte: u8| {
+                let places = bytes.windows(DIGITS).enumerate().filter(|(_, window)| *window == [byte; DIGITS]);
+                places.map(|(at, _)| at).collect()
+            };
+            let (number_offsets, person_offsets) = (offsets(b'#'), offsets(b'$'));
+            Ok(Body { bytes, number_offsets, person_offsets })
         });
         let bodies = bodies.collect::<Result<Arc<[Body]>, Error>>()?;
         Ok(Workload { sender, bodies, next: Arc::default() })

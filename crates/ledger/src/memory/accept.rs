@@ -94,7 +94,7 @@ impl Store {
             self.bind_key(&event, owner);
             return self.duplicate(now, &event, owner, MatchedBy::Content);
         }
-        if let Some(owner) = expired {
+        if let Some(owner) = expired.filter(|_| !event.imported) {
             self.history.add(Measure::LateDuplicates, &event.source, "");
             self.note_lateness(&event, owner, true);
         }
@@ -222,7 +222,7 @@ impl Store {
     }
 
     fn note_lateness(&mut self, event: &NewEvent, owner: EventSeq, after_expiry: bool) {
-        let Some(first) = self.events.get(&owner) else { return };
+        let Some(first) = self.events.get(&owner).filter(|_| !event.imported) else { return };
         let bucket = duplicate_stats::bucket(event.received_at.since(first.new.received_at));
         let counts = self.lateness.entry(event.source.clone()).or_default();
         *counts[usize::from(after_expiry)].entry(bucket).or_default() += 1;

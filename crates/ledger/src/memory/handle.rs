@@ -17,9 +17,10 @@ use tokio::sync::watch;
 
 use super::Store;
 use crate::access::{CredentialRecord, NewCredential, PutUser, RemoveUser, RevokeCredential, TakeLink, UseCredential};
+use crate::import::{CancelImport, NewImport};
 use crate::op::*;
 use crate::options::Opened;
-use crate::record::{EventSeq, LoadedJob, ReplayRecord};
+use crate::record::{EventSeq, ImportRecord, LoadedJob, ReplayRecord};
 use crate::submission_queue::BatchReceiver;
 use crate::write_store::{Op, WriteStore};
 use crate::{Error, LedgerOptions, Stats};
@@ -137,7 +138,7 @@ impl WriteStore for Batch<'_> {
     type Error = Infallible;
 
     fn accept(&mut self, request: &RequestEvents) -> Result<Vec<Acceptance>> {
-        Ok(self.store.accept_all(self.now, request.events.clone()))
+        Ok(self.store.accept_request(self.now, request))
     }
 
     fn begin(&mut self, request: &CappedBegin) -> Result<CappedBeginResult> {
@@ -192,6 +193,14 @@ impl WriteStore for Batch<'_> {
 
     fn replay(&mut self, replay: &Replay) -> Result<Vec<ChangedJob>> {
         Ok(self.store.replay(replay))
+    }
+
+    fn start_import(&mut self, new: &NewImport) -> Result<ImportRecord> {
+        Ok(self.store.start_import(new))
+    }
+
+    fn cancel_import(&mut self, cancel: &CancelImport) -> Result<Option<ImportRecord>> {
+        Ok(self.store.cancel_import(cancel))
     }
 
     fn start_replay(&mut self, new: &NewReplay) -> Result<ReplayRecord> {

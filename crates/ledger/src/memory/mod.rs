@@ -11,6 +11,7 @@ mod attempt;
 mod handle;
 mod history;
 mod identity;
+mod imports;
 mod lanes;
 mod operate;
 mod policy;
@@ -37,8 +38,8 @@ use sluice_domain::time::Time;
 use crate::access::UserRecord;
 use crate::op::{ApprovalRecord, AttemptSettlement, Begin};
 use crate::record::{
-    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, NewEvent, PauseRecord,
-    ReplayRecord, RevisionRecord, SourceDayCounts, Variants,
+    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, ImportRecord, JobRecord, NewEvent,
+    PauseRecord, ReplayRecord, RevisionRecord, SourceDayCounts, Variants,
 };
 use crate::straggler::Straggler;
 pub use handle::StoreHandle;
@@ -85,6 +86,7 @@ pub struct Store {
     schedules: BTreeMap<String, (String, Time)>,
     /// In the order of their ids, from 1.
     replays: Vec<ReplayRecord>,
+    imports: Vec<ImportRecord>,
     /// By name.
     users: BTreeMap<String, UserRecord>,
     credentials: access::Credentials,

@@ -113,6 +113,14 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().running_replays())
     }
 
+    async fn import_record(&self, id: ImportId) -> Result<Option<ImportRecord>> {
+        Ok(self.lock().import_record(id))
+    }
+
+    async fn imports(&self, page: Page) -> Result<Vec<ImportRecord>> {
+        Ok(self.lock().imports(page))
+    }
+
     async fn replay_record(&self, id: ReplayId) -> Result<Option<ReplayRecord>> {
         Ok(self.lock().replay_record(id))
     }

@@ -92,8 +92,14 @@ struct EventInsert<'a> {
 }
 
 impl Batch<'_, '_> {
+    /// Accepts the events of one request, in their order.
+    pub fn accept_events(&mut self, events: &[NewEvent]) -> rusqlite::Result<Vec<Acceptance>> {
+        let Some(owner) = events.first().map(|event| event.key) else { return Ok(vec![]) };
+        events.iter().map(|event| self.accept_event(event, owner)).collect()
+    }
+
     /// Accepts an event of a request whose first event has the key `owner`.
-    pub fn accept_event(&mut self, event: &NewEvent, owner: KeyDigest) -> rusqlite::Result<Acceptance> {
+    fn accept_event(&mut self, event: &NewEvent, owner: KeyDigest) -> rusqlite::Result<Acceptance> {
         if let Some(proof) = event.proof
             && !self.claim_proof(proof, owner, event.received_at)?
         {
@@ -145,7 +151,7 @@ impl Batch<'_, '_> {
             self.bind_key(event, &owner)?;
             return self.duplicate(event, &owner, MatchedBy::Content);
         }
-        if let Some(owner) = &expired {
+        if let Some(owner) = expired.as_ref().filter(|_| !event.imported) {
             self.counts.add(Measure::LateDuplicates, &event.source, "");
             self.note_lateness(event, owner, Lateness::AfterExpiry);
         }
@@ -253,6 +259,9 @@ impl Batch<'_, '_> {
     }
 
     fn note_lateness(&mut self, event: &KeyedEvent<'_>, owner: &Owner, kind: Lateness) {
+        if event.imported {
+            return;
+        }
         let bucket = duplicate_stats::bucket(event.received_at.since(owner.received_at));
         *self.lateness.entry((event.source.clone(), kind, bucket)).or_default() += 1;
     }

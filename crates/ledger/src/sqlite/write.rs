@@ -12,8 +12,9 @@ use sluice_domain::time::Time;
 use super::batch::Batch;
 use super::key_index::prefix;
 use crate::access::{CredentialRecord, NewCredential, PutUser, RemoveUser, RevokeCredential, TakeLink, UseCredential};
+use crate::import::{CancelImport, NewImport};
 use crate::op::*;
-use crate::record::{EventSeq, ReplayRecord};
+use crate::record::{EventSeq, ImportRecord, ReplayRecord};
 use crate::write_store::WriteStore;
 
 type Result<T> = rusqlite::Result<T>;
@@ -22,9 +23,11 @@ impl WriteStore for Batch<'_, '_> {
     type Error = rusqlite::Error;
 
     fn accept(&mut self, request: &RequestEvents) -> Result<Vec<Acceptance>> {
-        let events = &request.events;
-        let Some(owner) = events.first().map(|event| event.key) else { return Ok(vec![]) };
-        events.iter().map(|event| self.accept_event(event, owner)).collect()
+        let Some(step) = &request.import else { return self.accept_events(&request.events) };
+        let Some(record) = self.current_import(step)? else { return Ok(vec![]) };
+        let accepted = self.accept_events(&request.events)?;
+        self.advance_import(&record, step, &accepted)?;
+        Ok(accepted)
     }
 
     fn begin(&mut self, request: &CappedBegin) -> Result<CappedBeginResult> {
@@ -77,6 +80,14 @@ impl WriteStore for Batch<'_, '_> {
 
     fn replay(&mut self, replay: &Replay) -> Result<Vec<ChangedJob>> {
         self.requeue_jobs(replay, &Reapply::default())
+    }
+
+    fn start_import(&mut self, new: &NewImport) -> Result<ImportRecord> {
+        self.begin_import(new)
+    }
+
+    fn cancel_import(&mut self, cancel: &CancelImport) -> Result<Option<ImportRecord>> {
+        self.end_import(cancel)
     }
 
     fn start_replay(&mut self, new: &NewReplay) -> Result<ReplayRecord> {

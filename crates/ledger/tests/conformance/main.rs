@@ -16,6 +16,7 @@ mod fencing;
 mod fixtures;
 mod guard;
 mod history;
+mod imports;
 mod inside;
 mod keys;
 mod lifecycle;
@@ -140,6 +141,13 @@ macro_rules! suite {
                 a_replay_is_taken_batch_by_batch_and_over_restarts
                 a_paused_or_cancelled_replay_takes_no_batch
                 a_replay_that_applies_again_supersedes_effects_of_its_classes
+            ]
+            imports [
+                rows_and_the_place_behind_them_are_one_commit
+                a_batch_without_events_moves_the_import_on
+                a_cancelled_import_takes_no_rows_until_it_is_started_again
+                a_row_that_is_known_says_nothing_about_how_late_its_source_repeats_itself
+                imports_are_listed_newest_first
             ]
             upkeep [
                 a_pause_lasts_over_restarts_until_it_is_resumed

@@ -21,8 +21,11 @@ mod dlq;
 mod dry_run;
 mod endpoints;
 mod events;
+mod export;
 mod flow;
 mod guards;
+mod import;
+mod imports;
 mod jobs;
 mod keys;
 mod latency;
@@ -100,6 +103,12 @@ pub enum NodeCommand {
     Contacts(contacts::ContactsCommand),
     /// Show everything that happened to an event or a person
     Trace(contacts::TraceCommand),
+    /// Export events, dead letters or contacts as NDJSON or CSV
+    Export(export::ExportCommand),
+    /// Import a file of events through a flow; a stopped import continues
+    Import(import::ImportCommand),
+    /// List, show and cancel imports
+    Imports(imports::ImportsCommand),
     /// Manage the list of suppressed contacts
     Suppress(guards::SuppressCommand),
     /// Turn safe mode on or off: safer messages, stricter policies or held jobs
@@ -152,6 +161,9 @@ impl NodeCommand {
             NodeCommand::Approvals(command) => command.run(),
             NodeCommand::Contacts(command) => command.run(),
             NodeCommand::Trace(command) => command.run(),
+            NodeCommand::Export(command) => command.run(),
+            NodeCommand::Import(command) => command.run(),
+            NodeCommand::Imports(command) => command.run(),
             NodeCommand::Suppress(command) => command.run(),
             NodeCommand::SafeMode(command) => command.run(),
             NodeCommand::Reload(command) => command.run(),

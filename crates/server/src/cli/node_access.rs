@@ -2,12 +2,13 @@
 //! the ledger.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_connectors::node_client::{NodeClient, NodeError};
+use sluice_connectors::node_client::{Download, NodeClient, NodeError};
 use sluice_domain::config::Config;
 use sluice_domain::printable;
 use sluice_domain::schedule::Limits;
@@ -208,9 +209,33 @@ impl AdminClient {
         self.client.get(&format!("/api/v1{path}"), &query).await.map_err(|error| self.failed(error))
     }
 
+    /// GET below `/api/v1`; `None` if there is no such thing.
+    pub async fn find(&self, path: &str) -> Result<Option<Value>, CliError> {
+        match self.client.get(&format!("/api/v1{path}"), &[]).await {
+            Ok(found) => Ok(Some(found)),
+            Err(NodeError::Refused { status: 404, .. }) => Ok(None),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
     /// POST below `/api/v1`.
     pub async fn post(&self, path: &str, order: &Value) -> Result<Value, CliError> {
         self.client.post(&format!("/api/v1{path}"), order).await.map_err(|error| self.failed(error))
+    }
+
+    /// Downloads from below `/api/v1`, part by part: a POST if there is a body, and the accepted media type.
+    pub async fn download(
+        &self,
+        path: &str,
+        query: &[(&str, Option<String>)],
+        (body, accept): (Option<&Value>, &'static str),
+        part: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), CliError> {
+        let query: Vec<(&str, String)> =
+            query.iter().filter_map(|(name, value)| value.clone().map(|value| (*name, value))).collect();
+        let order = Download { body, accept };
+        let downloaded = self.client.download(&format!("/api/v1{path}"), &query, order, part).await;
+        downloaded.map_err(|error| self.failed(error))
     }
 
     fn failed(&self, error: NodeError) -> CliError {

@@ -11,6 +11,7 @@ use serde_json::Value;
 use sluice_domain::contact::Observation;
 use sluice_domain::event::{Event, EventId, EventOrigin, MappingProblem};
 use sluice_domain::flow::{ContentDedup, Enqueue, Flow, Idempotency, OnClash, OnMismatch};
+use sluice_domain::import::{self, RowTimes};
 use sluice_domain::key::{self, DerivedKey, KeyContext, KeyDigest, KeyProblem};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::payload;
@@ -122,7 +123,7 @@ pub fn prepare_all<'f>(
 ) -> Result<Vec<Prepared<'f>>, HttpProblem> {
     let payload = body::read(flow, headers, body)?;
     let kept = kept_headers(flow, headers, arrival);
-    let request = Request { live, flow, arrival };
+    let request = Request { live, flow, arrival, row: None };
     match &flow.body.events {
         None => Ok(vec![request.event(kept, payload.value, payload.text.as_deref())?]),
         Some(lists) => {
@@ -130,6 +131,29 @@ pub fn prepare_all<'f>(
             events.into_iter().map(|event| request.event(kept.clone(), event, None)).collect()
         }
     }
+}
+
+/// A row of an import: a payload that a sender sent before.
+#[derive(Clone, Debug)]
+pub(crate) struct RowOrigin {
+    pub headers: HeaderMap,
+    pub times: RowTimes,
+    /// Idempotency key of the event that was exported.
+    pub key: Option<String>,
+    /// Number of this content among the rows of the file, from 1.
+    pub occurrence: u32,
+}
+
+/// Prepares a row of an import as a request with this payload would be. The operator answers for it: nothing is verified.
+pub(crate) fn prepare_row<'f>(
+    live: &LoadedRevision,
+    flow: &'f Flow,
+    payload: Value,
+    row: &RowOrigin,
+    arrival: RequestMeta<'_>,
+) -> Result<Prepared<'f>, HttpProblem> {
+    let kept = kept_headers(flow, &row.headers, None);
+    Request { live, flow, arrival, row: Some(row) }.event(kept, payload, None)
 }
 
 /// Verifies a request over its raw bytes.
@@ -149,6 +173,7 @@ struct Request<'a, 'f> {
     live: &'a LoadedRevision,
     flow: &'f Flow,
     arrival: RequestMeta<'a>,
+    row: Option<&'a RowOrigin>,
 }
 
 /// Failure class for operators, and the error response if the event is rejected.
@@ -188,13 +213,7 @@ impl<'f> Request<'_, 'f> {
         let id = EventId::new(digest, 0);
         let origin =
             EventOrigin { source: &flow.source, idempotency_key: &key.text, id, received_at: self.arrival.received_at };
-        let event = match flow.event.apply(&scope, origin) {
-            Ok(event) => event,
-            Err(problem) => {
-                flaw = flaw.or(Some((FailureClass::Mapping, mapping_problem(&problem))));
-                flow.event.unmapped(&scope, origin)
-            }
-        };
+        let event = self.mapped(&scope, origin, &mut flaw);
         if let Some((_, problem)) = flaw.as_ref().filter(|_| !self.keeps_flawed()) {
             return Err(problem.clone());
         }
@@ -211,13 +230,26 @@ impl<'f> Request<'_, 'f> {
         let quarantine =
             flaw.map(|(class, problem)| Quarantine { failure: Failure::new(class, problem.code, problem.detail) });
         let jobs = self.jobs(&queues, &event, &mut scope);
-        let signed_content =
-            flow.idempotency.owns_signed_content.then(|| self.signed_content(&scope, &event, fingerprint));
+        let owns_content = flow.idempotency.owns_signed_content && self.row.is_none_or(|row| row.key.is_none());
+        let signed_content = owns_content.then(|| self.signed_content(&scope, &event, fingerprint));
         let headers = headers.to_string();
         let parts = Parts { key: &key, event: &event, jobs, fingerprint, signed_content, headers, raw, quarantine };
         let new = self.new_event(parts, observation);
         let payload = scope.take("body").unwrap_or_default();
         Ok(Prepared { key, event, queues, payload, new })
+    }
+
+    /// The normalized event, or one that holds the payload alone and is flawed.
+    fn mapped(&self, scope: &Scope, origin: EventOrigin<'_>, flaw: &mut Option<Flaw>) -> Event {
+        let mapping = &self.flow.event;
+        let mut event = mapping.apply(scope, origin).unwrap_or_else(|problem| {
+            flaw.get_or_insert_with(|| (FailureClass::Mapping, mapping_problem(&problem)));
+            mapping.unmapped(scope, origin)
+        });
+        if let Some(row) = self.row {
+            event.occurred_at = import::occurred_at(event.occurred_at, row.times, self.arrival.received_at);
+        }
+        event
     }
 
     /// The key. A single event without one is rejected; one of several is quarantined, so that it does not block the others.
@@ -226,6 +258,9 @@ impl<'f> Request<'_, 'f> {
         let context = KeyContext { source: &flow.source, mapping: &flow.event };
         match key::derive(&flow.idempotency.strategies, scope, context) {
             Ok(key) => Ok(key),
+            Err(KeyProblem::Missing(_)) if let Some(row) = self.row => {
+                Ok(import::fallback_key(row.key.as_deref(), fingerprint, row.occurrence))
+            }
             Err(problem) if self.keeps_flawed() && flow.body.events.is_some() => {
                 flaw.get_or_insert_with(|| (FailureClass::Mapping, key_problem(&problem)));
                 let text = format!("unkeyed|{}", data_encoding::HEXLOWER.encode(&fingerprint));
@@ -276,7 +311,7 @@ impl<'f> Request<'_, 'f> {
     }
 
     fn new_event(&self, parts: Parts<'_>, observation: Option<Box<Observation>>) -> NewEvent {
-        let Request { live, flow, arrival } = self;
+        let Request { live, flow, arrival, .. } = self;
         let Parts { key, event, jobs, fingerprint, signed_content, headers, raw, quarantine } = parts;
         let adjacent = |text: &String| KeyDigest::new(TENANT, &flow.name, text);
         let new = NewEvent::new(EventDraft {
@@ -301,6 +336,8 @@ impl<'f> Request<'_, 'f> {
             },
             signed_content,
             content_window: match flow.idempotency.content_window {
+                // Rows arrive together, however far apart they happened.
+                _ if self.row.is_some() => None,
                 ContentDedup::Off => None,
                 ContentDedup::Always(window) => Some(window),
                 ContentDedup::WithoutOwnId => (key.by_content || key.rank > 0).then_some(Idempotency::CONTENT_WINDOW),
@@ -308,6 +345,7 @@ impl<'f> Request<'_, 'f> {
             // A quarantined event says nothing: an operator has not looked at it yet.
             observation: observation.filter(|_| quarantine.is_none()),
             quarantine,
+            imported: self.row.is_some(),
             ..new
         }
     }

@@ -26,6 +26,12 @@ pub struct IntakeLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct OutcomeLabels {
+    /// accepted, duplicate, quarantined, refused.
+    pub outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct AttemptLabels {
     pub destination: String,
     /// done, noop, retry, wait, reject, unsure.
@@ -172,6 +178,7 @@ pub struct Inner {
     pub jobs: Family<JobLabels, Counter>,
     pub dead_letters: Family<DeadLabels, Counter>,
     pub replays: Counter,
+    pub import_rows: Family<OutcomeLabels, Counter>,
     /// Marks of `store.setnx`, set by the job or already set.
     pub marks: Family<MarkLabels, Counter>,
     /// Effects that a policy denied or deferred.
@@ -243,6 +250,7 @@ impl Metrics {
             jobs: Family::default(),
             dead_letters: Family::default(),
             replays: Counter::default(),
+            import_rows: Family::default(),
             marks: Family::default(),
             policies: Family::default(),
             lookups: Family::default(),
@@ -285,6 +293,7 @@ impl Metrics {
         r.register("jobs_finished", "Finished jobs, by worker and state", inner.jobs.clone());
         r.register("dead_letters", "Jobs that died, by worker and failure class", inner.dead_letters.clone());
         r.register("replays", "Replayed jobs", inner.replays.clone());
+        r.register("import_rows", "Rows of imports by outcome", inner.import_rows.clone());
         r.register("marks", "Marks of store.setnx, by worker and whether the job set it", inner.marks.clone());
         r.register(
             "policy_decisions",

@@ -157,6 +157,11 @@ impl Operator {
         self.caller.actor(stated)
     }
 
+    /// Whether no node runs here, so that jobs wait for the next start.
+    pub(super) fn is_offline(&self) -> bool {
+        self.changes.is_none()
+    }
+
     /// The batches of running replays, for the loop that takes them.
     pub(crate) fn replay_batches(&self) -> Replays {
         self.replays.clone()

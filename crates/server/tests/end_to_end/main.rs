@@ -34,6 +34,8 @@ mod steps;
 mod straggler;
 mod strangers;
 mod throttled_partner;
+mod transfer;
+mod transfer_order;
 mod tutorial;
 mod urls;
 mod waits;

@@ -140,7 +140,7 @@ fn run_page(name: &str, before: &str) -> Ran {
     for (info, text) in blocks(&page) {
         let (folder, file) = match info.split_once(' ') {
             Some(("yaml", file)) => ("shop", file),
-            Some(("json", file)) => (".", file),
+            Some(("json" | "csv", file)) => (".", file),
             _ => continue,
         };
         let path = directory.path().join(folder).join(file.trim());
@@ -204,6 +204,12 @@ fn commands_of_the_configuration_page_run_as_written() {
 fn commands_of_the_playbooks_page_run_as_written() {
     let ran = run_page("playbooks.md", NODE);
     assert!(ran.stdout.contains("destination:discounts"), "{ran}");
+}
+
+#[test]
+fn commands_of_the_import_and_export_page_run_as_written() {
+    let ran = run_page("import-export.md", NODE);
+    assert!(ran.stdout.contains("field-missing") && ran.stdout.contains("sluice_export,contact,"), "{ran}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod output;
 mod simulators;
 mod support;
 mod terminal;
+mod transfer;
 mod verify;
 mod watch;
 mod without_node;

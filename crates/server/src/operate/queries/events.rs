@@ -35,7 +35,21 @@ impl Operator {
             None => None,
         };
         let limit = request.limit.clamp(1, LIST_MAX);
-        let named = |text: String| match Event::contacts_named(&text) {
+        let filter = EventFilter {
+            source: request.source.clone(),
+            event_type: request.event_type.clone(),
+            status: request.status,
+            since: request.since,
+            ..self.looked_up(&request)?
+        };
+        let events = self.ledger.find_events(filter, Page { after, limit }).await?;
+        let next = events.last().filter(|_| events.len() == limit as usize).map(|last| last.event.id.to_string());
+        Ok(List { items: events.iter().map(|listed| EventView::new(&listed.event, &listed.jobs)).collect(), next })
+    }
+
+    /// The part of a filter that is found by digests: key and contact.
+    pub(super) fn looked_up(&self, request: &EventsRequest) -> Result<EventFilter, OperateError> {
+        let named = |text: &String| match Event::contacts_named(text) {
             contacts if contacts.is_empty() => Err(OperateError::Invalid("`contact` is empty".to_owned())),
             contacts => Ok(contacts),
         };
@@ -44,17 +58,8 @@ impl Operator {
             Some(key) => Some(self.digests(key)),
             None => None,
         };
-        let filter = EventFilter {
-            source: request.source,
-            event_type: request.event_type,
-            status: request.status,
-            since: request.since,
-            keys,
-            contacts: request.contact.map(named).transpose()?,
-        };
-        let events = self.ledger.find_events(filter, Page { after, limit }).await?;
-        let next = events.last().filter(|_| events.len() == limit as usize).map(|last| last.event.id.to_string());
-        Ok(List { items: events.iter().map(|listed| EventView::new(&listed.event, &listed.jobs)).collect(), next })
+        let contacts = request.contact.as_ref().map(named).transpose()?;
+        Ok(EventFilter { keys, contacts, ..EventFilter::default() })
     }
 
     /// The event with this id, or the newest event with this idempotency key.

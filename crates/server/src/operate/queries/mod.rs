@@ -8,6 +8,7 @@ mod contacts;
 mod destinations;
 mod event_warnings;
 mod events;
+mod exports;
 mod guards;
 mod history;
 mod key_ttl_advice;
@@ -50,6 +51,7 @@ pub struct Reveal {
 /// Maximum rows per page.
 pub const LIST_MAX: u32 = 500;
 pub use events::EventsRequest;
+pub use exports::{Export, ExportRequest};
 pub use history::SeriesRequest;
 
 /// Rejected requests shown per source.

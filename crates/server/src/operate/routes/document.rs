@@ -3,8 +3,8 @@
 use utoipa::OpenApi;
 
 use super::{
-    access, alerts, approvals, change, clock, contacts, dead_letters, endpoints, events, guards, history, jobs, keys,
-    node, pauses, replays, stream,
+    access, alerts, approvals, change, clock, contacts, dead_letters, endpoints, events, exports, guards, history,
+    imports, jobs, keys, node, pauses, replays, stream,
 };
 
 #[derive(OpenApi)]
@@ -79,7 +79,19 @@ use super::{
         contacts::show,
         contacts::merge,
         contacts::split,
-        contacts::trace
+        contacts::trace,
+        exports::events,
+        exports::revealed_events,
+        exports::dead_letters,
+        exports::revealed_dead_letters,
+        exports::contacts,
+        exports::revealed_contacts,
+        imports::start,
+        imports::check,
+        imports::rows,
+        imports::list,
+        imports::show,
+        imports::cancel
     )
 )]
 struct Document;

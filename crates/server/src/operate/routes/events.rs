@@ -55,7 +55,7 @@ pub(super) async fn events(
     Ok(Json(operator.events(request).await?))
 }
 
-fn status(word: &str) -> Result<EventStatus, OperateError> {
+pub(super) fn status(word: &str) -> Result<EventStatus, OperateError> {
     EventStatus::parse(word.trim()).ok_or_else(|| {
         let known = EventStatus::ALL.map(EventStatus::as_str);
         let hint = did_you_mean(word, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));

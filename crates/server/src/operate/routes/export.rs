@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
+use sluice_domain::import::formula_escaped;
 
 use super::problem;
 
@@ -16,14 +17,14 @@ const LIST_BYTES_MAX: usize = 16 * 1024 * 1024;
 const NEXT: HeaderName = HeaderName::from_static("sluice-next");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+pub(super) enum Form {
     Csv,
     Lines,
 }
 
 impl Form {
     /// The first media type that the caller names decides.
-    fn wanted(headers: &HeaderMap) -> Option<Form> {
+    pub(super) fn wanted(headers: &HeaderMap) -> Option<Form> {
         let accept = headers.get(header::ACCEPT)?.to_str().ok()?;
         match accept.split([',', ';']).next()?.trim() {
             "text/csv" => Some(Form::Csv),
@@ -32,7 +33,7 @@ impl Form {
         }
     }
 
-    fn media_type(self) -> &'static str {
+    pub(super) fn media_type(self) -> &'static str {
         match self {
             Form::Csv => "text/csv; charset=utf-8; header=present",
             Form::Lines => "application/x-ndjson",
@@ -101,12 +102,11 @@ fn csv(rows: &[Value]) -> String {
     text
 }
 
-/// A text that a spreadsheet would take for a formula gets a leading apostrophe.
-fn cell(value: &Value) -> String {
+/// A text that a spreadsheet would take for a formula gets a leading apostrophe, which an import takes away again.
+pub(super) fn cell(value: &Value) -> String {
     let text = match value {
         Value::Null => return String::new(),
-        Value::String(text) if text.starts_with(['=', '+', '-', '@', '\t', '\r']) => format!("'{text}"),
-        Value::String(text) => text.clone(),
+        Value::String(text) => formula_escaped(text).into_owned(),
         other => other.to_string(),
     };
     if text.contains([',', '"', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }

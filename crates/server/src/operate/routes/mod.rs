@@ -11,9 +11,11 @@ mod document;
 mod endpoints;
 mod events;
 mod export;
+mod exports;
 mod guards;
 mod history;
 mod idempotency;
+mod imports;
 mod jobs;
 mod keys;
 mod node;
@@ -93,6 +95,8 @@ fn node_routes() -> Router<Operator> {
         .route("/approvals", get(approvals::list).post(approvals::decide_many))
         .route("/approvals/{id}", get(approvals::show).post(approvals::decide_one))
         .merge(contacts::routes())
+        .merge(exports::routes())
+        .merge(imports::routes())
         .route("/suppressions", get(guards::suppressions).post(guards::suppress))
         .route("/safe-mode", get(guards::safe_modes).post(guards::set_safe_mode))
         .route("/plan", post(change::plan_route).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
@@ -121,7 +125,8 @@ pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration)
         .layer(middleware::from_fn(export::convert))
         .layer(middleware::from_fn(idempotency::once))
         .layer(axum::Extension(idempotency::Responses::default()))
-        .layer(axum::Extension(stream::Streams::default()));
+        .layer(axum::Extension(stream::Streams::default()))
+        .layer(axum::Extension(exports::Exports::default()));
     let guarded = Router::new()
         .nest("/api/v1", api)
         .route("/metrics", get(node::metrics))

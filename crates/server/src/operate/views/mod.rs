@@ -10,6 +10,7 @@ mod contact;
 mod event;
 mod guard;
 mod history;
+mod import;
 mod job;
 mod keys;
 mod node;
@@ -32,6 +33,7 @@ pub use self::event::{EventDetail, EventView, EventWarningView, JobBrief};
 pub(super) use self::event::{preview, show};
 pub use self::guard::{SafeModeView, SuppressedView, SuppressionView};
 pub use self::history::{CounterView, HistoryView, LatencyView, PointView, SeriesView};
+pub use self::import::{ImportStepView, ImportView, RowView};
 pub use self::job::{AttemptView, EffectView, FailureView, JobDetail, JobView, ReasonView};
 pub use self::keys::KeysView;
 pub use self::node::{
