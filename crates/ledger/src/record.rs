@@ -91,6 +91,23 @@ pub struct VariantRecord {
     pub body: Option<EventBody>,
 }
 
+/// An event with its request, and the requests that were dropped because of its key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredEvent {
+    pub event: EventRecord,
+    /// `None` once the body is pruned.
+    pub body: Option<EventBody>,
+    /// Other contents under its key that became no event.
+    pub dropped: Vec<VariantRecord>,
+}
+
+impl StoredEvent {
+    pub(crate) fn body_bytes(&self) -> usize {
+        let dropped = self.dropped.iter().filter_map(|variant| variant.body.as_ref());
+        self.body.iter().chain(dropped).map(EventBody::bytes).sum()
+    }
+}
+
 /// An attempt at a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AttemptRecord {

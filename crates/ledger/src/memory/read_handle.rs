@@ -51,6 +51,14 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().events(&seqs))
     }
 
+    async fn events_after(&self, query: StoredQuery) -> Result<Vec<StoredEvent>> {
+        Ok(self.lock().events_after(&query))
+    }
+
+    async fn event_span(&self, since: Time) -> Result<Option<(EventSeq, EventSeq)>> {
+        Ok(self.lock().event_span(since))
+    }
+
     async fn variants(&self, event: EventSeq) -> Result<Variants> {
         Ok(self.lock().variants(event))
     }

@@ -73,6 +73,7 @@ macro_rules! suite {
                 signed_content_under_another_id_is_a_repeat_for_the_lifetime_of_the_key
                 contents_are_compared_over_a_restart
                 a_dropped_variant_is_kept_to_be_looked_at
+                stored_requests_are_read_oldest_first_with_what_their_keys_dropped
                 variants_beyond_the_bound_are_counted
                 variants_go_with_the_body_of_their_event
                 an_update_is_an_event_of_its_own_once

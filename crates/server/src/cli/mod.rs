@@ -41,6 +41,7 @@ mod status;
 mod stop;
 mod table;
 mod templates;
+mod trial;
 mod up;
 mod user;
 mod verify;

@@ -42,7 +42,7 @@ pub use api::PROBLEMS;
 pub(crate) use api::describe;
 use limit::RateLimiter;
 pub use peer::UnverifiedLimits;
-pub(crate) use prepare::Prepared;
+pub(crate) use prepare::{Prepared, StoredProblem, prepare_stored};
 pub use prepare::{RequestMeta, TENANT, prepare, prepare_all};
 pub use proxy::{Network, NetworkProblem, TrustedProxies};
 use refused::Refusals;

@@ -31,6 +31,7 @@ mod steps;
 mod straggler;
 mod strangers;
 mod throttled_partner;
+mod trials;
 mod tutorial;
 mod urls;
 mod waits;

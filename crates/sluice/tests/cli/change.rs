@@ -131,6 +131,26 @@ fn change_is_planned_applied_as_planned_and_rolled_back() {
 }
 
 #[test]
+fn plan_is_tried_on_stored_requests() {
+    let scene = edited();
+    scene.edit("flow.yml", "path: /in/website", "path: /in/web");
+    let trial = scene.workplace.json(&["plan", scene.copy(), "--history", "7d", "--json"])["history"].clone();
+    assert_eq!((&trial["state"], &trial["report"]["different"]), (&json!("done"), &json!(0)), "{trial:#}");
+    assert!(trial["report"]["events"].as_u64().unwrap() > 0, "{trial:#}");
+    scene.edit("lead-to-crm.yml", "object: Lead", "object: Contact");
+    let seen = scene.workplace.run(&["plan", scene.copy(), "--history", "7d"]);
+    assert_eq!(seen.code, 4, "{seen}");
+    for part in ["History", "Requests to destinations", "lead-to-crm", "url"] {
+        assert!(seen.stdout.contains(part), "{part}: {seen}");
+    }
+    let history = seen.stdout.split("History").nth(1).unwrap().split("Apply:").next().unwrap();
+    assert!(history.lines().all(|line| line.chars().count() <= 80), "{seen}");
+    assert!(!history.contains("example.com") && history.contains("…/Aaaa/"), "{seen}");
+    let unknown = scene.workplace.run(&["plan", scene.copy(), "--history", "soon"]);
+    assert_eq!(unknown.code, 2, "{unknown}");
+}
+
+#[test]
 fn outdated_plan_is_not_applied() {
     let scene = edited();
     scene.edit("lead-to-crm.yml", "max_attempts: 3", "max_attempts: 4");

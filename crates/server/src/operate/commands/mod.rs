@@ -10,6 +10,7 @@ mod jobs;
 mod keys;
 mod pauses;
 mod replays;
+mod trials;
 mod users;
 
 use super::operator::OperateError;
@@ -23,6 +24,7 @@ pub use guards::{SafeModeRequest, SuppressRequest};
 pub use jobs::Selection;
 pub use keys::RotateRequest;
 pub use replays::ReplayRequest;
+pub use trials::TrialRequest;
 pub use users::{TokenRequest, UserRequest};
 
 pub(super) fn need(text: &str, complaint: &str) -> Result<(), OperateError> {

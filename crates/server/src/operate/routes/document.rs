@@ -4,7 +4,7 @@ use utoipa::OpenApi;
 
 use super::{
     access, alerts, approvals, change, clock, contacts, dead_letters, endpoints, events, guards, history, jobs, keys,
-    node, pauses, replays, stream,
+    node, pauses, replays, stream, trials,
 };
 
 #[derive(OpenApi)]
@@ -50,6 +50,9 @@ use super::{
         node::reload,
         change::plan_route,
         change::apply_route,
+        trials::start,
+        trials::show,
+        trials::cancel,
         change::revisions,
         change::revision,
         node::audit,

@@ -20,6 +20,7 @@ mod node;
 mod pauses;
 mod replays;
 mod stream;
+mod trials;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -97,6 +98,9 @@ fn node_routes() -> Router<Operator> {
         .route("/safe-mode", get(guards::safe_modes).post(guards::set_safe_mode))
         .route("/plan", post(change::plan_route).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
         .route("/apply", post(change::apply_route).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
+        .route("/trials", post(trials::start).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
+        .route("/trials/{id}", get(trials::show))
+        .route("/trials/{id}/cancel", post(trials::cancel))
         .route("/revisions", get(change::revisions))
         .route("/revisions/{revision}", get(change::revision))
         .route("/keys", get(keys::show))
