@@ -326,6 +326,17 @@ impl Ledger {
         self.submit(Op::MarkAlert, mark).await
     }
 
+    /// Stores what was learned of payloads with the last event that was looked at. `false` if another write came between: the
+    /// caller reads again.
+    pub async fn keep_shapes(&self, keep: KeepShapes) -> Result<bool, Error> {
+        self.submit(Op::KeepShapes, keep).await
+    }
+
+    /// An operator makes departures from the shape of payloads the new normal. Returns the number of notices.
+    pub async fn accept_drift(&self, accept: AcceptDrift) -> Result<u64, Error> {
+        self.submit(Op::AcceptDrift, accept).await
+    }
+
     /// Since when a worker has had this schedule: since `at`, if it had another one before.
     pub async fn schedule(&self, schedule: Schedule) -> Result<Time, Error> {
         self.submit(Op::Schedule, schedule).await

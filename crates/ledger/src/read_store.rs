@@ -80,6 +80,12 @@ macro_rules! read_verbs {
             counter_totals() -> Vec<CounterTotal>;
             /// Every alert, by kind and subject.
             alerts() -> Vec<Alert>;
+            /// Learned shapes of payloads, by source and type.
+            shapes(source: Option<String>) -> Vec<ShapeRecord>;
+            /// The last event whose payload was learned.
+            payloads_seen() -> Option<EventSeq>;
+            /// Sources with open notices about their payloads, and how many.
+            drifting_sources() -> Vec<(String, u64)>;
             /// Facts about a contact that policies are evaluated with.
             contact_facts(contact: KeyDigest, channel: Arc<str>, purposes: Vec<Arc<str>>) -> ContactFacts;
             /// The contact of an event, with the last confirmed write of a step. `None` if the event has none.

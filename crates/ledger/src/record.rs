@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use sluice_domain::contact::{ContactId, ContactState};
+use sluice_domain::drift::Shape;
 use sluice_domain::event::MappingWarning;
 use sluice_domain::history::{Labels, Measure};
 use sluice_domain::job::{JobId, JobState};
@@ -105,6 +106,22 @@ impl StoredEvent {
     pub(crate) fn body_bytes(&self) -> usize {
         let dropped = self.dropped.iter().filter_map(|variant| variant.body.as_ref());
         self.body.iter().chain(dropped).map(EventBody::bytes).sum()
+    }
+}
+
+/// The learned shape of the payloads of one source and type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShapeRecord {
+    pub source: String,
+    pub event_type: String,
+    /// Number of its writes; 0 if it was never written.
+    pub version: u64,
+    pub shape: Shape,
+}
+
+impl ShapeRecord {
+    pub(crate) fn key(&self) -> (String, String) {
+        (self.source.clone(), self.event_type.clone())
     }
 }
 

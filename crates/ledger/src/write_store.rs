@@ -135,6 +135,10 @@ write_verbs! {
     KeepAlerts: keep_alerts(AlertChanges) -> ();
     /// `false` if there is no such alert.
     MarkAlert: mark_alert(MarkAlert) -> bool;
+    /// `false` if the shapes or the last event are not those that were read: they are to be read again.
+    KeepShapes: keep_shapes(KeepShapes) -> bool;
+    /// Returns the number of notices.
+    AcceptDrift: accept_drift(AcceptDrift) -> u64;
     /// Returns since when the worker has had this schedule.
     Schedule: schedule(Schedule) -> Time;
     /// Returns events that may have this id; their rows decide. The index of ids belongs to the writer.

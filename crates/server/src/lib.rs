@@ -23,6 +23,7 @@ pub mod maintain;
 mod observe;
 pub mod operate;
 mod pauses;
+mod payloads;
 pub mod recorded_answers;
 mod replays;
 pub mod revisions;

@@ -260,6 +260,14 @@ impl WriteStore for Batch<'_> {
         Ok(self.store.mark_alert(mark))
     }
 
+    fn keep_shapes(&mut self, keep: &KeepShapes) -> Result<bool> {
+        Ok(self.store.keep_shapes(keep))
+    }
+
+    fn accept_drift(&mut self, accept: &AcceptDrift) -> Result<u64> {
+        Ok(self.store.accept_drift(accept))
+    }
+
     fn schedule(&mut self, schedule: &Schedule) -> Result<Time> {
         Ok(self.store.schedule(schedule.clone()))
     }

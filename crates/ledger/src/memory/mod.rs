@@ -18,6 +18,7 @@ mod read;
 mod read_handle;
 mod replays;
 mod rows;
+mod shapes;
 mod step_result;
 mod straggler;
 
@@ -38,7 +39,7 @@ use crate::access::UserRecord;
 use crate::op::{ApprovalRecord, AttemptSettlement, Begin};
 use crate::record::{
     AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, NewEvent, PauseRecord,
-    ReplayRecord, RevisionRecord, SourceDayCounts, Variants,
+    ReplayRecord, RevisionRecord, ShapeRecord, SourceDayCounts, Variants,
 };
 use crate::straggler::Straggler;
 pub use handle::StoreHandle;
@@ -92,6 +93,9 @@ pub struct Store {
     history: history::HistoryRows,
     alerts: BTreeMap<(AlertKind, String), Alert>,
     contacts: identity::Contacts,
+    /// By source and type.
+    shapes: BTreeMap<(String, String), ShapeRecord>,
+    payloads_seen: Option<EventSeq>,
     last_seq: EventSeq,
     last_job: i64,
     term: Term,

@@ -59,6 +59,18 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().event_span(since))
     }
 
+    async fn shapes(&self, source: Option<String>) -> Result<Vec<ShapeRecord>> {
+        Ok(self.lock().shapes(source.as_ref()))
+    }
+
+    async fn payloads_seen(&self) -> Result<Option<EventSeq>> {
+        Ok(self.lock().payloads_seen())
+    }
+
+    async fn drifting_sources(&self) -> Result<Vec<(String, u64)>> {
+        Ok(self.lock().drifting_sources())
+    }
+
     async fn variants(&self, event: EventSeq) -> Result<Variants> {
         Ok(self.lock().variants(event))
     }

@@ -117,6 +117,10 @@ pub(super) mod place {
         SealContext { part: slot, ..SealContext::new("contact_write", contact, "sealed") }
     }
 
+    pub fn payload_shape<'a>(id: i64) -> SealContext<'a> {
+        SealContext::new("payload_shape", id, "sealed")
+    }
+
     pub fn suppression_label<'a>(id: i64) -> SealContext<'a> {
         SealContext::new("suppression", id, "label")
     }

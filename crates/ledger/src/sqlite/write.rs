@@ -139,6 +139,14 @@ impl WriteStore for Batch<'_, '_> {
         self.write_alert_mark(mark)
     }
 
+    fn keep_shapes(&mut self, keep: &KeepShapes) -> Result<bool> {
+        self.write_shapes(keep)
+    }
+
+    fn accept_drift(&mut self, accept: &AcceptDrift) -> Result<u64> {
+        self.accept_notices(accept)
+    }
+
     fn schedule(&mut self, schedule: &Schedule) -> Result<Time> {
         let mut keep = self.cached(include_str!("sql/keep_schedule.sql"))?;
         keep.query_row(params![schedule.worker, schedule.rule, schedule.at.0], |row| row.get(0).map(Time))

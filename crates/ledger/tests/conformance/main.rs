@@ -24,6 +24,7 @@ mod model;
 mod operate;
 mod repeats;
 mod replays;
+mod shapes;
 mod totals;
 mod upkeep;
 
@@ -180,6 +181,10 @@ macro_rules! suite {
             alerts [
                 an_alert_is_kept_over_a_restart
                 marks_of_operators_are_kept_until_the_alert_fires_again
+            ]
+            shapes [
+                shapes_are_kept_with_the_last_event_that_was_looked_at
+                an_accepted_departure_is_the_new_normal_and_in_the_audit_trail
             ]
             history [
                 counters_follow_what_the_ledger_does

@@ -36,6 +36,7 @@ mod replays;
 mod revisions;
 mod selection;
 mod send;
+mod shape;
 mod source;
 mod status;
 mod stop;

@@ -22,7 +22,6 @@ mod refused;
 mod server;
 mod settings;
 mod slack;
-mod unknown_fields;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +48,6 @@ use refused::Refusals;
 pub(crate) use refused::{Lately, Refused};
 pub(crate) use server::IntakeServer;
 pub use settings::IntakeSettings;
-use unknown_fields::UnknownFieldLog;
 
 /// State shared by the intake. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -60,7 +58,6 @@ pub struct IntakeContext {
     clock: Clock,
     limits: Arc<RateLimiter>,
     refusals: Arc<Refusals>,
-    unknown: Arc<UnknownFieldLog>,
     paused: Arc<ArcSwap<HashSet<String>>>,
     traces: Arc<Traces>,
     scheduler: Arc<OnceLock<schedule::SchedulerHandle>>,
@@ -75,7 +72,6 @@ impl IntakeContext {
             clock,
             limits: Arc::default(),
             refusals: Arc::default(),
-            unknown: Arc::default(),
             paused: Arc::default(),
             traces: Arc::new(Traces::new()),
             scheduler: Arc::default(),

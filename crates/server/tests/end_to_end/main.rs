@@ -13,6 +13,7 @@ mod connectors;
 mod contacts;
 mod crash;
 mod declared;
+mod drift;
 mod effects;
 mod finding;
 mod fixture;

@@ -10,6 +10,7 @@ mod jobs;
 mod keys;
 mod pauses;
 mod replays;
+mod shapes;
 mod trials;
 mod users;
 
@@ -24,6 +25,7 @@ pub use guards::{SafeModeRequest, SuppressRequest};
 pub use jobs::Selection;
 pub use keys::RotateRequest;
 pub use replays::ReplayRequest;
+pub use shapes::AcceptShapeRequest;
 pub use trials::TrialRequest;
 pub use users::{TokenRequest, UserRequest};
 

@@ -4,7 +4,7 @@ use utoipa::OpenApi;
 
 use super::{
     access, alerts, approvals, change, clock, contacts, dead_letters, endpoints, events, guards, history, jobs, keys,
-    node, pauses, replays, stream, trials,
+    node, pauses, replays, shapes, stream, trials,
 };
 
 #[derive(OpenApi)]
@@ -32,6 +32,8 @@ use super::{
         replays::cancel,
         endpoints::sources,
         endpoints::source,
+        shapes::show,
+        shapes::accept,
         endpoints::destinations,
         endpoints::workers,
         stream::stream,

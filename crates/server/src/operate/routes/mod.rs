@@ -19,6 +19,7 @@ mod keys;
 mod node;
 mod pauses;
 mod replays;
+mod shapes;
 mod stream;
 mod trials;
 
@@ -78,6 +79,8 @@ fn event_routes() -> Router<Operator> {
         .route("/replays/{id}/cancel", post(replays::cancel))
         .route("/sources", get(endpoints::sources))
         .route("/sources/{name}", get(endpoints::source))
+        .route("/sources/{name}/shape", get(shapes::show))
+        .route("/sources/{name}/shape/accept", post(shapes::accept))
         .route("/destinations", get(endpoints::destinations))
         .route("/destinations/{name}", get(endpoints::destination))
         .route("/workers", get(endpoints::workers))

@@ -14,6 +14,7 @@ mod job;
 mod keys;
 mod node;
 mod replay;
+mod shape;
 mod source;
 mod trial;
 mod wait;
@@ -41,6 +42,7 @@ pub use self::node::{
 };
 pub(crate) use self::replay::rate_text;
 pub use self::replay::{DestinationCalls, ForecastFailure, ReplayPreview, ReplayResult, ReplayView};
+pub use self::shape::{NoticeView, ShapeFieldView, ShapeView};
 pub use self::source::{KeyAdvice, LatenessView, LifetimeView, LimitView, MappingWarningView, SourceDetail};
 pub use self::trial::TrialView;
 pub use self::wait::{WaitView, WaitingView, WarningView};
