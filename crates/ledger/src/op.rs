@@ -331,6 +331,37 @@ impl AcceptDrift {
     }
 }
 
+/// Runs a configuration beside the active one, from the next event on.
+#[derive(Clone, Debug)]
+pub struct SetShadow {
+    pub hash: String,
+    /// As of a revision.
+    pub files: String,
+    pub actor: String,
+    pub reason: String,
+    pub at: Time,
+}
+
+#[derive(Clone, Debug)]
+pub struct StopShadow {
+    pub actor: String,
+    pub reason: String,
+    pub at: Time,
+}
+
+/// What the configuration that runs beside the active one does otherwise, up to an event.
+#[derive(Clone, Debug)]
+pub struct KeepShadow {
+    pub hash: String,
+    pub started_at: Time,
+    /// Revision that it was compared with.
+    pub active: String,
+    /// The last event of the write before, as it was read.
+    pub after: EventSeq,
+    pub seen: EventSeq,
+    pub report: String,
+}
+
 /// A minute of the history. Counters of the ledger are added by the verb itself.
 #[derive(Clone, Debug)]
 pub struct RecordHistory {

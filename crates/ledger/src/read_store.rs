@@ -86,6 +86,8 @@ macro_rules! read_verbs {
             payloads_seen() -> Option<EventSeq>;
             /// Sources with open notices about their payloads, and how many.
             drifting_sources() -> Vec<(String, u64)>;
+            /// The configuration that runs beside the active one.
+            shadow() -> Option<ShadowRecord>;
             /// Facts about a contact that policies are evaluated with.
             contact_facts(contact: KeyDigest, channel: Arc<str>, purposes: Vec<Arc<str>>) -> ContactFacts;
             /// The contact of an event, with the last confirmed write of a step. `None` if the event has none.

@@ -125,6 +125,23 @@ impl ShapeRecord {
     }
 }
 
+/// The configuration that runs beside the active one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShadowRecord {
+    pub hash: String,
+    /// As of a revision.
+    pub files: String,
+    pub started_at: Time,
+    pub actor: String,
+    pub reason: String,
+    /// Revision that it was compared with; empty at the beginning.
+    pub active: String,
+    /// The last event that was compared, or left out.
+    pub seen: EventSeq,
+    /// What differs, as its writer formats it; empty at the beginning.
+    pub report: String,
+}
+
 /// An attempt at a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AttemptRecord {

@@ -18,6 +18,7 @@ mod read;
 mod read_handle;
 mod replays;
 mod rows;
+mod shadow;
 mod shapes;
 mod step_result;
 mod straggler;
@@ -39,7 +40,7 @@ use crate::access::UserRecord;
 use crate::op::{ApprovalRecord, AttemptSettlement, Begin};
 use crate::record::{
     AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, NewEvent, PauseRecord,
-    ReplayRecord, RevisionRecord, ShapeRecord, SourceDayCounts, Variants,
+    ReplayRecord, RevisionRecord, ShadowRecord, ShapeRecord, SourceDayCounts, Variants,
 };
 use crate::straggler::Straggler;
 pub use handle::StoreHandle;
@@ -96,6 +97,7 @@ pub struct Store {
     /// By source and type.
     shapes: BTreeMap<(String, String), ShapeRecord>,
     payloads_seen: Option<EventSeq>,
+    shadow: Option<ShadowRecord>,
     last_seq: EventSeq,
     last_job: i64,
     term: Term,

@@ -71,6 +71,10 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().drifting_sources())
     }
 
+    async fn shadow(&self) -> Result<Option<ShadowRecord>> {
+        Ok(self.lock().shadow())
+    }
+
     async fn variants(&self, event: EventSeq) -> Result<Variants> {
         Ok(self.lock().variants(event))
     }

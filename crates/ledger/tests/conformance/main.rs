@@ -24,6 +24,7 @@ mod model;
 mod operate;
 mod repeats;
 mod replays;
+mod shadow;
 mod shapes;
 mod totals;
 mod upkeep;
@@ -181,6 +182,10 @@ macro_rules! suite {
             alerts [
                 an_alert_is_kept_over_a_restart
                 marks_of_operators_are_kept_until_the_alert_fires_again
+            ]
+            shadow [
+                a_shadow_begins_with_the_next_event_and_keeps_its_report
+                a_shadow_is_stopped_once_with_a_line_in_the_audit_trail
             ]
             shapes [
                 shapes_are_kept_with_the_last_event_that_was_looked_at

@@ -36,6 +36,7 @@ mod replays;
 mod revisions;
 mod selection;
 mod send;
+mod shadow;
 mod shape;
 mod source;
 mod status;
@@ -110,6 +111,8 @@ pub enum NodeCommand {
     Reload(control::Reload),
     /// Show the changes of a new configuration and the affected jobs
     Plan(plan::PlanCommand),
+    /// Show or stop the configuration that runs beside the active one
+    Shadow(shadow::ShadowCommand),
     /// Activate a planned configuration on the running node
     Apply(apply::Apply),
     /// Go back to an earlier configuration
@@ -158,6 +161,7 @@ impl NodeCommand {
             NodeCommand::SafeMode(command) => command.run(),
             NodeCommand::Reload(command) => command.run(),
             NodeCommand::Plan(command) => command.run(),
+            NodeCommand::Shadow(command) => command.run(),
             NodeCommand::Apply(command) => command.run(),
             NodeCommand::Rollback(command) => command.run(),
             NodeCommand::Revisions(command) => command.run(),

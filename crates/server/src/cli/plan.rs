@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::flow::directory;
 use super::node_access::NodeArgs;
 use super::print::{self, BOLD, DIM, Format, hint, plural, styled};
+use super::selection::Actor;
 use super::table::{Cell, Column, Table};
 use super::trial;
 use super::up::{duration, explain};
@@ -35,6 +36,14 @@ pub struct PlanCommand {
     /// Also apply the new configuration to the requests of this time, such as 7d, and show what would differ
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "against")]
     history: Option<Duration>,
+    /// Also run the new configuration beside the active one on accepted requests, without effects
+    #[arg(long, conflicts_with = "against", requires = "reason")]
+    shadow: bool,
+    /// Reason of the shadow, recorded in the audit trail
+    #[arg(long, requires = "shadow")]
+    reason: Option<String>,
+    #[command(flatten)]
+    actor: Actor,
     /// Allow the removal of resources that jobs need
     #[arg(long)]
     allow_stranded: bool,
@@ -59,6 +68,11 @@ impl PlanCommand {
                 Some(window) => Some(trial::run(client, &files, window).await?),
                 None => None,
             };
+            if self.shadow {
+                let order = json!({ "files": files, "reason": self.reason, "actor": self.actor.name() });
+                client.post("/shadow", &order).await?;
+                hint_on_stderr("The shadow runs from the next request on: sluice shadow");
+            }
             self.tell(&answer, trial.as_ref(), &new)
         })
     }
@@ -82,6 +96,11 @@ impl PlanCommand {
         }
         outcome(&plan, self.allow_stranded)
     }
+}
+
+/// Standard output has the plan alone.
+fn hint_on_stderr(text: &str) {
+    anstream::eprintln!("{text}");
 }
 
 /// Exit code of a plan.

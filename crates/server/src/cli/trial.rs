@@ -96,12 +96,7 @@ pub(super) fn render(view: &TrialView) -> String {
         text.push_str("Both configurations do the same with every request.\n");
         return text;
     }
-    text.push_str(&summary(report));
-    text.push_str(&outcomes(report));
-    text.push_str(&jobs(report));
-    text.push_str(&fields("Normalized fields", &report.fields));
-    text.push_str(&writes(report));
-    text.push_str(&warnings(report));
+    text.push_str(&differences(report));
     if let Some(contacts) = &report.contacts {
         text.push_str(&render_contacts(contacts));
     }
@@ -115,6 +110,19 @@ pub(super) fn render(view: &TrialView) -> String {
         text.push_str(&hint("Numbers of contacts are lower bounds: there were too many to tell apart."));
     }
     text
+}
+
+/// The tables of what differs; nothing if nothing does.
+pub(super) fn differences(report: &TrialReport) -> String {
+    let tables = [
+        summary(report),
+        outcomes(report),
+        jobs(report),
+        fields("Normalized fields", &report.fields),
+        writes(report),
+        warnings(report),
+    ];
+    tables.concat()
 }
 
 fn some(count: u64) -> String {

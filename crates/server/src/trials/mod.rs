@@ -1,12 +1,14 @@
-//! Trials: apply a new configuration to stored requests beside the active one, and report the differences.
+//! Trials: apply a new configuration to stored requests beside the active one, and report the differences. A shadow does so with
+//! requests as they are accepted.
 //!
-//! In: a compiled configuration, a window of time.
-//! Out: progress, then a report.
-//! Touches: ledger: read verbs.
-//! Never: writes anything; calls a destination.
-//! If the process dies here: the trial is lost, and nothing else has happened.
+//! In: a compiled configuration, a window of time; the shadow configuration of the ledger and events after their commit.
+//! Out: progress, then a report; the report of the shadow.
+//! Touches: ledger: read verbs; the report of the shadow.
+//! Never: writes anything else; calls a destination.
+//! If the process dies here: a trial is lost; a shadow continues from the last event that its report contains.
 
 mod apply;
+mod shadow;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,6 +21,7 @@ use sluice_ledger::{EventSeq, Ledger, StoredQuery};
 use crate::change::TrialReport;
 use crate::revisions::LoadedRevision;
 use apply::TrialRun;
+pub(crate) use shadow::{ShadowReport, ShadowRun};
 
 /// Events of one trial: the newest of its window. Bounds its memory to about 1.5 KiB for each.
 pub(crate) const EVENTS_MAX: u64 = 200_000;

@@ -28,6 +28,7 @@ mod prometheus;
 mod recovery;
 mod replays;
 mod safe_mode;
+mod shadow;
 mod steps;
 mod straggler;
 mod strangers;

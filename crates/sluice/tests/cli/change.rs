@@ -151,6 +151,26 @@ fn plan_is_tried_on_stored_requests() {
 }
 
 #[test]
+fn shadow_is_started_with_a_plan_compared_and_stopped() {
+    let scene = edited();
+    scene.edit("lead-to-crm.yml", "object: Lead", "object: Contact");
+    let unexplained = scene.workplace.run(&["plan", scene.copy(), "--shadow"]);
+    assert_eq!(unexplained.code, 2, "{unexplained}");
+    let started = scene.workplace.run(&["plan", scene.copy(), "--shadow", "--reason", "another object"]);
+    assert_eq!(started.code, 4, "{started}");
+    assert!(started.stderr.contains("sluice shadow"), "{started}");
+    scene.workplace.run(&["send", "website-leads", "payloads/lead.txt", "--id", "beside"]).ok();
+    scene.workplace.until(&["shadow", "--json"], |shadow| shadow["verdict"] == "different");
+    let shown = scene.workplace.run(&["shadow"]).ok();
+    for part in ["1 of 1 requests differ", "another object", "lead-to-crm"] {
+        assert!(shown.stdout.contains(part), "{part}: {shown}");
+    }
+    assert!(shown.stdout.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    scene.workplace.run(&["shadow", "stop", "--reason", "seen enough"]).ok();
+    assert_eq!(scene.workplace.run(&["shadow"]).code, 1);
+}
+
+#[test]
 fn outdated_plan_is_not_applied() {
     let scene = edited();
     scene.edit("lead-to-crm.yml", "max_attempts: 3", "max_attempts: 4");

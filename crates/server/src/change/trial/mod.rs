@@ -2,6 +2,7 @@
 
 mod compare;
 mod contacts;
+mod merge;
 mod report;
 mod rows;
 

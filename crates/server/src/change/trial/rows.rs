@@ -8,8 +8,8 @@ use sluice_domain::hash::Set;
 use super::Sample;
 
 /// Rows of one table. Names of fields come from senders.
-const ROWS_MAX: usize = 500;
-const SAMPLES_MAX: usize = 3;
+pub(super) const ROWS_MAX: usize = 500;
+pub(super) const SAMPLES_MAX: usize = 3;
 /// Pairs of a row and a contact that are told apart: about 32 MiB.
 const CONTACTS_MAX: usize = 1_000_000;
 

@@ -4,7 +4,7 @@ use utoipa::OpenApi;
 
 use super::{
     access, alerts, approvals, change, clock, contacts, dead_letters, endpoints, events, guards, history, jobs, keys,
-    node, pauses, replays, shapes, stream, trials,
+    node, pauses, replays, shadow, shapes, stream, trials,
 };
 
 #[derive(OpenApi)]
@@ -52,6 +52,9 @@ use super::{
         node::reload,
         change::plan_route,
         change::apply_route,
+        shadow::show,
+        shadow::start,
+        shadow::stop,
         trials::start,
         trials::show,
         trials::cancel,

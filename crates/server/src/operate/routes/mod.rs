@@ -19,6 +19,7 @@ mod keys;
 mod node;
 mod pauses;
 mod replays;
+mod shadow;
 mod shapes;
 mod stream;
 mod trials;
@@ -101,6 +102,8 @@ fn node_routes() -> Router<Operator> {
         .route("/safe-mode", get(guards::safe_modes).post(guards::set_safe_mode))
         .route("/plan", post(change::plan_route).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
         .route("/apply", post(change::apply_route).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
+        .route("/shadow", get(shadow::show).post(shadow::start).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
+        .route("/shadow/stop", post(shadow::stop))
         .route("/trials", post(trials::start).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
         .route("/trials/{id}", get(trials::show))
         .route("/trials/{id}/cancel", post(trials::cancel))

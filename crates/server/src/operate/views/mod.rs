@@ -14,6 +14,7 @@ mod job;
 mod keys;
 mod node;
 mod replay;
+mod shadow;
 mod shape;
 mod source;
 mod trial;
@@ -42,6 +43,7 @@ pub use self::node::{
 };
 pub(crate) use self::replay::rate_text;
 pub use self::replay::{DestinationCalls, ForecastFailure, ReplayPreview, ReplayResult, ReplayView};
+pub use self::shadow::ShadowView;
 pub use self::shape::{NoticeView, ShapeFieldView, ShapeView};
 pub use self::source::{KeyAdvice, LatenessView, LifetimeView, LimitView, MappingWarningView, SourceDetail};
 pub use self::trial::TrialView;
