@@ -18,6 +18,7 @@ pub mod cron;
 pub mod destination;
 pub mod diff;
 mod digest;
+pub mod drift;
 pub mod duplicate_stats;
 pub mod enrich;
 pub mod event;

@@ -200,10 +200,85 @@ pub fn is_secret_name(name: &str) -> bool {
     .any(|word| lower.contains(word))
 }
 
+/// Characters of a sample.
+const SAMPLE_CHARS_MAX: usize = 60;
+
+/// A value of the field at this path as an example for operators: short, and nothing of a person in it. Of a field whose name
+/// denotes personal data only the form is shown: `Ada 7` becomes `Aaa 9`.
+pub fn sample(path: &str, value: &serde_json::Value) -> String {
+    use serde_json::Value;
+    let shown = match value {
+        _ if is_secret_name(path) => "***".to_owned(),
+        Value::String(text) if is_personal_path(path) => pattern(text),
+        Value::Number(number) if is_personal_path(path) => pattern(&number.to_string()),
+        Value::String(plain) => text(plain).into_owned(),
+        Value::Array(items) => match items.first() {
+            Some(first) => format!("[{}{}]", sample(path, first), if items.len() > 1 { ", …" } else { "" }),
+            None => "[]".to_owned(),
+        },
+        Value::Object(members) => {
+            let member = |(name, member): (&String, &Value)| {
+                format!("{}: {}", text(name), sample(&format!("{path}.{name}"), member))
+            };
+            let members: Vec<String> = members.iter().take(4).map(member).collect();
+            format!("{{{}}}", members.join(", "))
+        }
+        other => text(&other.to_string()).into_owned(),
+    };
+    let shown: String = shown.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match shown.char_indices().nth(SAMPLE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &shown[..end]),
+        None => shown,
+    }
+}
+
+/// Letters as `A` and `a`, digits as `9`, everything else as it is.
+pub fn pattern(text: &str) -> String {
+    let form = |c: char| match c {
+        c if c.is_numeric() => '9',
+        c if c.is_uppercase() => 'A',
+        c if c.is_alphabetic() => 'a',
+        c => c,
+    };
+    text.chars().take(SAMPLE_CHARS_MAX + 1).map(form).collect()
+}
+
+/// True if the path is that of an identity field, or a name in it denotes personal data. Errs on that side: the name of a
+/// company counts.
+pub fn is_personal_path(path: &str) -> bool {
+    const PARTS: [&str; 16] = [
+        "name", "mail", "phone", "mobile", "address", "street", "birth", "person", "contact", "gender", "passport",
+        "iban", "message", "comment", "note", "url",
+    ];
+    const WORDS: [&str; 11] = ["identity", "ip", "dob", "ssn", "tel", "fax", "zip", "city", "postcode", "text", "uri"];
+    let lower = path.to_lowercase();
+    PARTS.iter().any(|part| lower.contains(part))
+        || lower.split(|c: char| !c.is_alphanumeric()).any(|word| WORDS.contains(&word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn samples_show_the_form_of_personal_values_and_the_text_of_others() {
+        for (path, value, expected) in [
+            ("attributes.first_name", json!("Ada Lovelace"), "Aaa Aaaaaaaa"),
+            ("identity.external_id", json!("k-17"), "a-99"),
+            ("FirstName", json!("Jürgen"), "Aaaaaa"),
+            ("phone", json!(14155550123u64), "99999999999"),
+            ("plan", json!("premium"), "premium"),
+            ("plan", json!("ask ada@example.com"), "ask a***@example.com"),
+            ("api_token", json!("x"), "***"),
+            ("items", json!([{"sku": "a-1", "email": "a@b.c"}, 2]), "[{sku: a-1, email: a@a.a}, …]"),
+            ("description", json!("a\nb"), "a b"),
+            ("shipping", json!(true), "true"),
+        ] {
+            assert_eq!(sample(path, &value), expected, "{path}");
+        }
+        assert_eq!(sample("plan", &json!("x".repeat(200))).chars().count(), SAMPLE_CHARS_MAX + 1);
+    }
 
     #[test]
     fn emails_and_phone_numbers_are_masked() {

@@ -87,6 +87,16 @@ impl ApprovalFilter {
     }
 }
 
+/// Selects stored requests, oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredQuery {
+    /// Only events with a greater sequence number.
+    pub after: EventSeq,
+    pub limit: u32,
+    /// The page ends once its bodies exceed this, but not before the first event.
+    pub body_bytes_max: usize,
+}
+
 /// A part of a list, newest first unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {

@@ -352,6 +352,32 @@ impl Ledger {
         self.submit(Op::MarkAlert, mark).await
     }
 
+    /// Stores what was learned of payloads with the last event that was looked at. `false` if another write came between: the
+    /// caller reads again.
+    pub async fn keep_shapes(&self, keep: KeepShapes) -> Result<bool, Error> {
+        self.submit(Op::KeepShapes, keep).await
+    }
+
+    /// An operator makes departures from the shape of payloads the new normal. Returns the number of notices.
+    pub async fn accept_drift(&self, accept: AcceptDrift) -> Result<u64, Error> {
+        self.submit(Op::AcceptDrift, accept).await
+    }
+
+    /// Runs a configuration beside the active one, from the next event on. Replaces another one.
+    pub async fn set_shadow(&self, set: SetShadow) -> Result<(), Error> {
+        self.submit(Op::SetShadow, set).await
+    }
+
+    /// `false` if no configuration runs beside the active one.
+    pub async fn stop_shadow(&self, stop: StopShadow) -> Result<bool, Error> {
+        self.submit(Op::StopShadow, stop).await
+    }
+
+    /// Stores what was compared. `false` if the shadow is another one by now, or has moved on.
+    pub async fn keep_shadow(&self, keep: KeepShadow) -> Result<bool, Error> {
+        self.submit(Op::KeepShadow, keep).await
+    }
+
     /// Since when a worker has had this schedule: since `at`, if it had another one before.
     pub async fn schedule(&self, schedule: Schedule) -> Result<Time, Error> {
         self.submit(Op::Schedule, schedule).await

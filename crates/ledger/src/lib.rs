@@ -27,7 +27,7 @@ pub use access::{
     UserRecord, secret_digest,
 };
 pub use error::Error;
-pub use filter::{ApprovalFilter, EventFilter, EventQuery, JobFilter, Page};
+pub use filter::{ApprovalFilter, EventFilter, EventQuery, JobFilter, Page, StoredQuery};
 pub use import::{CancelImport, ImportStep, NewImport};
 pub use ledger::Ledger;
 pub use op::*;

@@ -29,6 +29,11 @@ macro_rules! read_verbs {
             clock() -> Option<ClockRecord>;
             /// Events by sequence number, with bodies where they are still stored.
             events(seqs: Vec<EventSeq>) -> Vec<(EventRecord, Option<EventBody>)>;
+            /// Events with their requests, oldest first.
+            events_after(query: StoredQuery) -> Vec<StoredEvent>;
+            /// Sequence numbers of the first event that was received at or after a time, and of the last event. Events are in the
+            /// order of their commits: a few of the first ones may have been received earlier.
+            event_span(since: Time) -> Option<(EventSeq, EventSeq)>;
             /// Other contents that were received under the key of an event.
             variants(event: EventSeq) -> Variants;
             /// How often and how late a source sends duplicates.
@@ -78,6 +83,14 @@ macro_rules! read_verbs {
             counter_totals() -> Vec<CounterTotal>;
             /// Every alert, by kind and subject.
             alerts() -> Vec<Alert>;
+            /// Learned shapes of payloads, by source and type.
+            shapes(source: Option<String>) -> Vec<ShapeRecord>;
+            /// The last event whose payload was learned.
+            payloads_seen() -> Option<EventSeq>;
+            /// Sources with open notices about their payloads, and how many.
+            drifting_sources() -> Vec<(String, u64)>;
+            /// The configuration that runs beside the active one.
+            shadow() -> Option<ShadowRecord>;
             /// Facts about a contact that policies are evaluated with.
             contact_facts(contact: KeyDigest, channel: Arc<str>, purposes: Vec<Arc<str>>) -> ContactFacts;
             /// The contact of an event, with the last confirmed write of a step. `None` if the event has none.
@@ -135,7 +148,7 @@ pub(crate) mod prelude {
 
     pub use crate::Error;
     pub use crate::access::{CredentialRecord, SecretDigest, UserRecord};
-    pub use crate::filter::{ApprovalFilter, EventQuery, JobFilter, Page};
+    pub use crate::filter::{ApprovalFilter, EventQuery, JobFilter, Page, StoredQuery};
     pub use crate::op::ApprovalRecord;
     pub use crate::record::*;
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use sluice_domain::contact::{ContactId, ContactState};
+use sluice_domain::drift::Shape;
 use sluice_domain::event::MappingWarning;
 use sluice_domain::history::{Labels, Measure};
 use sluice_domain::import::{ImportCounts, ImportId, ImportState};
@@ -111,6 +112,56 @@ pub struct VariantRecord {
     pub event: Option<EventSeq>,
     /// `None` once the body is pruned.
     pub body: Option<EventBody>,
+}
+
+/// An event with its request, and the requests that were dropped because of its key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredEvent {
+    pub event: EventRecord,
+    /// `None` once the body is pruned.
+    pub body: Option<EventBody>,
+    /// Other contents under its key that became no event.
+    pub dropped: Vec<VariantRecord>,
+}
+
+impl StoredEvent {
+    pub(crate) fn body_bytes(&self) -> usize {
+        let dropped = self.dropped.iter().filter_map(|variant| variant.body.as_ref());
+        self.body.iter().chain(dropped).map(EventBody::bytes).sum()
+    }
+}
+
+/// The learned shape of the payloads of one source and type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShapeRecord {
+    pub source: String,
+    pub event_type: String,
+    /// Number of its writes; 0 if it was never written.
+    pub version: u64,
+    pub shape: Shape,
+}
+
+impl ShapeRecord {
+    pub(crate) fn key(&self) -> (String, String) {
+        (self.source.clone(), self.event_type.clone())
+    }
+}
+
+/// The configuration that runs beside the active one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShadowRecord {
+    pub hash: String,
+    /// As of a revision.
+    pub files: String,
+    pub started_at: Time,
+    pub actor: String,
+    pub reason: String,
+    /// Revision that it was compared with; empty at the beginning.
+    pub active: String,
+    /// The last event that was compared, or left out.
+    pub seen: EventSeq,
+    /// What differs, as its writer formats it; empty at the beginning.
+    pub report: String,
 }
 
 /// An attempt at a step.

@@ -140,6 +140,16 @@ write_verbs! {
     KeepAlerts: keep_alerts(AlertChanges) -> ();
     /// `false` if there is no such alert.
     MarkAlert: mark_alert(MarkAlert) -> bool;
+    /// `false` if the shapes or the last event are not those that were read: they are to be read again.
+    KeepShapes: keep_shapes(KeepShapes) -> bool;
+    /// Returns the number of notices.
+    AcceptDrift: accept_drift(AcceptDrift) -> u64;
+    /// Replaces another one.
+    SetShadow: set_shadow(SetShadow) -> ();
+    /// `false` if there is none.
+    StopShadow: stop_shadow(StopShadow) -> bool;
+    /// `false` if the shadow is another one by now, or has moved on.
+    KeepShadow: keep_shadow(KeepShadow) -> bool;
     /// Returns since when the worker has had this schedule.
     Schedule: schedule(Schedule) -> Time;
     /// Returns events that may have this id; their rows decide. The index of ids belongs to the writer.

@@ -18,9 +18,11 @@ use crate::config::{self, EnvironmentThenFiles, Files, Noted, SecretSource};
 use crate::enrich::{self, Lookups};
 use crate::observe::Metrics;
 use crate::pauses::AppliedPauses;
+use crate::payloads::Payloads;
 use crate::revisions::{LoadedRevision, Revisions};
 use crate::root_key;
 use crate::safe_mode::SafeModes;
+use crate::trials::ShadowRun;
 use crate::unclean_shutdown::{self, RunMarker};
 use crate::watch::Watch;
 use crate::{console, intake, maintain, operate, schedule, work};
@@ -290,6 +292,8 @@ impl Node {
         let listeners = Listeners::bind(&settings, &context, &scheduler, token).await?;
         let (intake, admin, operator) = (listeners.intake_address, listeners.admin_address, listeners.operator);
         let replays = operator.replay_batches();
+        let payloads = Payloads::new(ledger.clone(), revisions.clone(), context.metrics.clone());
+        let shadow = ShadowRun::new(ledger.clone(), revisions.clone());
         let watch = Watch::new(&context, scheduler.clone(), listeners.intake_context);
         let (stop, stop_admin) = (watch::Sender::new(false), watch::Sender::new(false));
         let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, settings.scheduler);
@@ -303,6 +307,8 @@ impl Node {
                 tokio::spawn(listeners.changes.run(stop.subscribe())),
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
                 tokio::spawn(replays.run(stop.subscribe())),
+                tokio::spawn(payloads.run(stop.subscribe())),
+                tokio::spawn(shadow.run(stop.subscribe())),
                 tokio::spawn(watch.run(stop_admin.subscribe())),
                 tokio::spawn(maintain::stragglers::run(ledger.clone(), clock.clone(), requeued, stop.subscribe())),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock.clone(), settings.keep, stop.subscribe())),

@@ -16,6 +16,7 @@ pub enum AlertKind {
     ApprovalsWaiting,
     DiskFull,
     Clock,
+    PayloadDrift,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ use Severity::{Critical, Warning};
 const MINUTE: u64 = 60;
 
 /// All kinds, in the order of the enum.
-pub const ALERTS: [AlertSpec; 12] = [
+pub const ALERTS: [AlertSpec; 13] = [
     row(AlertKind::DeadLetters, "dead-letters", (Warning, 0), "queue", "The oldest dead letter is older than an hour."),
     row(
         AlertKind::QueueAge,
@@ -126,6 +127,13 @@ pub const ALERTS: [AlertSpec; 12] = [
         (Warning, MINUTE),
         "node",
         "The clock of the machine differs from the ledger's time: nothing is pruned.",
+    ),
+    row(
+        AlertKind::PayloadDrift,
+        "payload-drift",
+        (Warning, 0),
+        "source",
+        "Fields of a source's payloads have appeared, are gone or have another type.",
     ),
 ];
 

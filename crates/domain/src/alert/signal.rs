@@ -41,6 +41,8 @@ pub struct Signals {
     pub is_disk_full: bool,
     /// What is wrong with the clock.
     pub clock: Option<String>,
+    /// Open notices about the payloads of each source.
+    pub payload_drift: Vec<(String, u64)>,
 }
 
 /// Calls of a destination.
@@ -136,6 +138,11 @@ fn of_sources(signals: &Signals, found: &mut Vec<Condition>) {
         let detail = format!("{requests} of source:{source} came after their key had expired, within an hour");
         found.push(condition(AlertKind::LateDuplicates, source, detail));
     }
+    for (source, _) in signals.payload_drift.iter().filter(|(_, notices)| *notices > 0) {
+        let detail =
+            format!("the payloads of source:{source} have changed: fields appeared, are gone or have another type");
+        found.push(condition(AlertKind::PayloadDrift, source, detail));
+    }
 }
 
 #[cfg(test)]
@@ -174,6 +181,7 @@ mod tests {
             approvals_pending: 1,
             is_disk_full: true,
             clock: Some("the clock is ahead".into()),
+            payload_drift: vec![("website".into(), 1)],
         };
         let mut found: Vec<&str> = conditions(&signals).iter().map(|found| found.kind.name()).collect();
         found.sort_unstable();

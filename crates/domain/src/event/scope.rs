@@ -62,7 +62,7 @@ impl Event {
 
     /// The value of `event` in expressions with the merged state of its contact: each field has the value that won, and fields
     /// that other events have set are there too.
-    pub(crate) fn merged_scope(scope: &Value, state: &ContactState) -> Value {
+    pub fn merged_scope(scope: &Value, state: &ContactState) -> Value {
         let mut event = Map::new();
         for name in BASE_FIELDS {
             event.extend(scope.get(name).map(|value| (name.to_owned(), value.clone())));

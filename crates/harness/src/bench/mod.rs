@@ -10,6 +10,7 @@ mod baseline;
 mod contacts;
 mod drain;
 mod failures;
+mod history;
 mod intake;
 mod node_under_test;
 mod phases;
@@ -57,7 +58,9 @@ pub(crate) enum BenchKind {
     Failures,
     /// How fast events are accepted and come out at the other end with contacts, against the same without
     Contacts,
-    /// All of it but intake
+    /// How fast a new configuration is applied to stored requests (`plan --history`)
+    History,
+    /// All of it but intake and history
     All,
 }
 
@@ -109,6 +112,7 @@ pub(crate) async fn run(settings: BenchSettings, status: StatusLine) -> Result<R
         end_to_end: if wants(BenchKind::E2e) { Some(bench.end_to_end().await?) } else { None },
         keys: if wants(BenchKind::Keys) { Some(bench.keys().await?) } else { None },
         drain: if wants(BenchKind::Drain) { Some(bench.drain().await?) } else { None },
+        history: if kind == BenchKind::History { Some(bench.history().await?) } else { None },
         failures: if wants(BenchKind::Failures) { bench.failures().await? } else { Vec::new() },
         contacts: if wants(BenchKind::Contacts) { Some(bench.contacts().await?) } else { None },
     };

@@ -269,6 +269,27 @@ impl WriteStore for Batch<'_> {
         Ok(self.store.mark_alert(mark))
     }
 
+    fn keep_shapes(&mut self, keep: &KeepShapes) -> Result<bool> {
+        Ok(self.store.keep_shapes(keep))
+    }
+
+    fn accept_drift(&mut self, accept: &AcceptDrift) -> Result<u64> {
+        Ok(self.store.accept_drift(accept))
+    }
+
+    fn set_shadow(&mut self, set: &SetShadow) -> Result<()> {
+        self.store.set_shadow(set);
+        Ok(())
+    }
+
+    fn stop_shadow(&mut self, stop: &StopShadow) -> Result<bool> {
+        Ok(self.store.stop_shadow(stop))
+    }
+
+    fn keep_shadow(&mut self, keep: &KeepShadow) -> Result<bool> {
+        Ok(self.store.keep_shadow(keep))
+    }
+
     fn schedule(&mut self, schedule: &Schedule) -> Result<Time> {
         Ok(self.store.schedule(schedule.clone()))
     }

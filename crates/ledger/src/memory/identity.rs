@@ -88,6 +88,16 @@ impl Store {
         contacts.owner(id).root.entity()
     }
 
+    /// The contact of an event, as the one that it is merged into.
+    pub fn contact_id_of_event(&self, event: EventSeq) -> Option<ContactId> {
+        self.contacts.events.get(&event).map(|contact| self.contacts.owner(*contact).root)
+    }
+
+    /// Number of contacts, merged ones included.
+    pub fn contact_count(&self) -> usize {
+        self.contacts.rows.len()
+    }
+
     pub fn find_contacts(&self, identifiers: &[KeyDigest]) -> Vec<ContactId> {
         let owner = |digest: &KeyDigest| self.contacts.identifiers.get(&digest.0);
         let mut found: Vec<ContactId> =

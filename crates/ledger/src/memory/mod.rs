@@ -19,6 +19,8 @@ mod read;
 mod read_handle;
 mod replays;
 mod rows;
+mod shadow;
+mod shapes;
 mod step_result;
 mod straggler;
 
@@ -39,7 +41,7 @@ use crate::access::UserRecord;
 use crate::op::{ApprovalRecord, AttemptSettlement, Begin};
 use crate::record::{
     AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, ImportRecord, JobRecord, NewEvent,
-    PauseRecord, ReplayRecord, RevisionRecord, SourceDayCounts, Variants,
+    PauseRecord, ReplayRecord, RevisionRecord, ShadowRecord, ShapeRecord, SourceDayCounts, Variants,
 };
 use crate::straggler::Straggler;
 pub use handle::StoreHandle;
@@ -94,6 +96,10 @@ pub struct Store {
     history: history::HistoryRows,
     alerts: BTreeMap<(AlertKind, String), Alert>,
     contacts: identity::Contacts,
+    /// By source and type.
+    shapes: BTreeMap<(String, String), ShapeRecord>,
+    payloads_seen: Option<EventSeq>,
+    shadow: Option<ShadowRecord>,
     last_seq: EventSeq,
     last_job: i64,
     term: Term,

@@ -10,11 +10,12 @@ use sluice_domain::time::Time;
 use sluice_domain::wait::WaitReason;
 
 use super::{DAY_MS, Store};
-use crate::filter::{EventQuery, JobFilter, Page};
+use crate::filter::{EventQuery, JobFilter, Page, StoredQuery};
 use crate::op::{EventLookup, FoundKeys, KeyLookup};
 use crate::record::{
     AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, JobSummary, JobTotal,
     ListedEvent, LoadedJob, OldestJobs, PauseRecord, PinnedRecord, Reason, RevisionRecord, SourceDayCounts,
+    StoredEvent,
 };
 
 impl Store {
@@ -89,6 +90,29 @@ impl Store {
     pub fn events(&self, seqs: &[EventSeq]) -> Vec<(EventRecord, Option<EventBody>)> {
         let found = seqs.iter().filter_map(|seq| self.events.get(seq));
         found.map(|event| ((*event.record).clone(), event.body.as_deref().cloned())).collect()
+    }
+
+    /// Events with their requests, oldest first.
+    pub fn events_after(&self, query: &StoredQuery) -> Vec<StoredEvent> {
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for row in self.events.from(&(query.after + 1)).take(query.limit as usize) {
+            let mut dropped = self.variants(row.seq).kept;
+            dropped.retain(|variant| variant.event.is_none());
+            let stored = StoredEvent { event: (*row.record).clone(), body: row.body.as_deref().cloned(), dropped };
+            bytes += stored.body_bytes();
+            found.push(stored);
+            if bytes > query.body_bytes_max {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Sequence numbers of the first event that was received at or after a time, and of the last event.
+    pub fn event_span(&self, since: Time) -> Option<(EventSeq, EventSeq)> {
+        let last = self.events.values().last()?.seq;
+        let first = self.events.values().find(|row| row.new.received_at >= since)?.seq;
+        Some((first, last))
     }
 
     /// The jobs of an event.

@@ -51,6 +51,30 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().events(&seqs))
     }
 
+    async fn events_after(&self, query: StoredQuery) -> Result<Vec<StoredEvent>> {
+        Ok(self.lock().events_after(&query))
+    }
+
+    async fn event_span(&self, since: Time) -> Result<Option<(EventSeq, EventSeq)>> {
+        Ok(self.lock().event_span(since))
+    }
+
+    async fn shapes(&self, source: Option<String>) -> Result<Vec<ShapeRecord>> {
+        Ok(self.lock().shapes(source.as_ref()))
+    }
+
+    async fn payloads_seen(&self) -> Result<Option<EventSeq>> {
+        Ok(self.lock().payloads_seen())
+    }
+
+    async fn drifting_sources(&self) -> Result<Vec<(String, u64)>> {
+        Ok(self.lock().drifting_sources())
+    }
+
+    async fn shadow(&self) -> Result<Option<ShadowRecord>> {
+        Ok(self.lock().shadow())
+    }
+
     async fn variants(&self, event: EventSeq) -> Result<Variants> {
         Ok(self.lock().variants(event))
     }

@@ -290,7 +290,11 @@ impl Reader<'_> {
         Ok(self.key_store.contact(self.connection, self.changes, id)?.is_none())
     }
 
-    fn opened_as<T: serde::de::DeserializeOwned>(&self, place: SealContext<'_>, sealed: &[u8]) -> rusqlite::Result<T> {
+    pub(super) fn opened_as<T: serde::de::DeserializeOwned>(
+        &self,
+        place: SealContext<'_>,
+        sealed: &[u8],
+    ) -> rusqlite::Result<T> {
         let opened = self.key_store.unseal(self.connection, self.changes, place, sealed)?;
         serde_json::from_slice(&opened).map_err(|error| wrong(0, &error.to_string()))
     }

@@ -39,6 +39,8 @@ mod references;
 mod replays;
 mod reserve_file;
 mod row;
+mod shadow;
+mod shapes;
 mod statements;
 mod step_result;
 mod straggler;
@@ -66,7 +68,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 24;
+const SCHEMA_VERSION: i64 = 26;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -92,6 +94,8 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0022_credentials.sql"),
     include_str!("sql/0023_event_refs.sql"),
     include_str!("sql/0024_imports.sql"),
+    include_str!("sql/0025_payloads.sql"),
+    include_str!("sql/0026_shadow.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

@@ -84,6 +84,49 @@ impl Reader<'_> {
         statement.query_row([seq], |row| self.body_row(row)).optional()
     }
 
+    fn events_after(&self, query: &StoredQuery) -> rusqlite::Result<Vec<StoredEvent>> {
+        let mut statement = self.prepare_cached(include_str!("sql/events_after.sql"))?;
+        let events = statement.query_map([query.after, i64::from(query.limit)], |row| self.event_row(row))?;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for event in events {
+            let event = event?;
+            let body = self.body(event.seq)?;
+            let mut dropped = self.variants(&event.seq)?.kept;
+            dropped.retain(|variant| variant.event.is_none());
+            let stored = StoredEvent { event, body, dropped };
+            bytes += stored.body_bytes();
+            found.push(stored);
+            if bytes > query.body_bytes_max {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Times ascend with sequence numbers, so the first event is found by bisection.
+    fn event_span(&self, since: &Time) -> rusqlite::Result<Option<(EventSeq, EventSeq)>> {
+        let ends = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?));
+        let (Some(first), Some(last)) = self.query_row(include_str!("sql/event_ends.sql"), [], ends)? else {
+            return Ok(None);
+        };
+        let mut statement = self.prepare_cached(include_str!("sql/event_time_from.sql"))?;
+        let mut is_earlier = |seq: EventSeq| {
+            statement
+                .query_row([seq], |row| row.get::<_, i64>(0))
+                .optional()
+                .map(|at| at.is_some_and(|at| at < since.0))
+        };
+        let (mut low, mut high) = (first, last + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match is_earlier(middle)? {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        Ok((low <= last).then_some((low, last)))
+    }
+
     fn variants(&self, event: &EventSeq) -> rusqlite::Result<Variants> {
         let mut statement = self.prepare_cached(include_str!("sql/variants.sql"))?;
         let mut rows = statement.query([event])?;

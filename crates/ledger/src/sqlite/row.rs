@@ -117,6 +117,15 @@ pub(super) mod place {
         SealContext { part: slot, ..SealContext::new("contact_write", contact, "sealed") }
     }
 
+    /// There is one row.
+    pub fn shadow<'a>() -> SealContext<'a> {
+        SealContext::new("shadow", 1, "sealed")
+    }
+
+    pub fn payload_shape<'a>(id: i64) -> SealContext<'a> {
+        SealContext::new("payload_shape", id, "sealed")
+    }
+
     pub fn suppression_label<'a>(id: i64) -> SealContext<'a> {
         SealContext::new("suppression", id, "label")
     }

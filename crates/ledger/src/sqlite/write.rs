@@ -150,6 +150,26 @@ impl WriteStore for Batch<'_, '_> {
         self.write_alert_mark(mark)
     }
 
+    fn keep_shapes(&mut self, keep: &KeepShapes) -> Result<bool> {
+        self.write_shapes(keep)
+    }
+
+    fn accept_drift(&mut self, accept: &AcceptDrift) -> Result<u64> {
+        self.accept_notices(accept)
+    }
+
+    fn set_shadow(&mut self, set: &SetShadow) -> Result<()> {
+        self.write_shadow(set)
+    }
+
+    fn stop_shadow(&mut self, stop: &StopShadow) -> Result<bool> {
+        self.delete_shadow(stop)
+    }
+
+    fn keep_shadow(&mut self, keep: &KeepShadow) -> Result<bool> {
+        self.write_shadow_report(keep)
+    }
+
     fn schedule(&mut self, schedule: &Schedule) -> Result<Time> {
         let mut keep = self.cached(include_str!("sql/keep_schedule.sql"))?;
         keep.query_row(params![schedule.worker, schedule.rule, schedule.at.0], |row| row.get(0).map(Time))

@@ -25,6 +25,8 @@ mod model;
 mod operate;
 mod repeats;
 mod replays;
+mod shadow;
+mod shapes;
 mod totals;
 mod upkeep;
 
@@ -74,6 +76,7 @@ macro_rules! suite {
                 signed_content_under_another_id_is_a_repeat_for_the_lifetime_of_the_key
                 contents_are_compared_over_a_restart
                 a_dropped_variant_is_kept_to_be_looked_at
+                stored_requests_are_read_oldest_first_with_what_their_keys_dropped
                 variants_beyond_the_bound_are_counted
                 variants_go_with_the_body_of_their_event
                 an_update_is_an_event_of_its_own_once
@@ -188,6 +191,14 @@ macro_rules! suite {
             alerts [
                 an_alert_is_kept_over_a_restart
                 marks_of_operators_are_kept_until_the_alert_fires_again
+            ]
+            shadow [
+                a_shadow_begins_with_the_next_event_and_keeps_its_report
+                a_shadow_is_stopped_once_with_a_line_in_the_audit_trail
+            ]
+            shapes [
+                shapes_are_kept_with_the_last_event_that_was_looked_at
+                an_accepted_departure_is_the_new_normal_and_in_the_audit_trail
             ]
             history [
                 counters_follow_what_the_ledger_does

@@ -10,7 +10,7 @@ use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 use sluice_ledger::{
     Acceptance, ClashPolicy, EventBody, JobFilter, MatchedBy, NewEvent, NewJob, Page, Prune, Pruned, Quarantine,
-    Replay, VariantRecord,
+    Replay, StoredQuery, VariantRecord,
 };
 
 use crate::driver::{Driver, open, open_with_few_recent_keys};
@@ -193,6 +193,33 @@ pub async fn a_dropped_variant_is_kept_to_be_looked_at<D: Driver>() {
     assert_eq!(seen, [kept(2, 2), kept(3, 1)].map(|variant| (variant.times, variant.event, variant.body)));
     assert!(!fixture.repeat(saying("a", 1)).await.clash);
     assert_eq!(fixture.ledger.event_count().await.unwrap(), 1);
+}
+
+pub async fn stored_requests_are_read_oldest_first_with_what_their_keys_dropped<D: Driver>() {
+    let fixture = open::<D>();
+    assert_eq!(fixture.ledger.event_span(Time(0)).await.unwrap(), None);
+    let first = fixture.accept_event(saying("a", 1)).await;
+    fixture.repeat(saying("a", 2)).await;
+    let later = NewEvent { received_at: Time(START.0 + 60_000), ..saying("b", 3) };
+    let second = fixture.accept_event(later).await;
+    let third = fixture.accept_event(NewEvent { received_at: Time(START.0 + 120_000), ..saying("c", 4) }).await;
+    let fixture = fixture.reopen().await;
+    let read = async |after, limit, body_bytes_max| {
+        let query = StoredQuery { after, limit, body_bytes_max };
+        fixture.ledger.events_after(query).await.unwrap()
+    };
+    let all = read(0, 10, usize::MAX).await;
+    let seen: Vec<_> = all.iter().map(|stored| (stored.event.seq, stored.dropped.len())).collect();
+    assert_eq!(seen, [(first.seq, 1), (second.seq, 0), (third.seq, 0)]);
+    assert_eq!(all[0].body.as_ref(), Some(&*saying("a", 1).body));
+    assert_eq!(all[0].dropped[0].body.as_ref(), Some(&*saying("a", 2).body));
+    assert_eq!(read(first.seq, 1, usize::MAX).await.len(), 1);
+    assert_eq!(read(0, 10, 1).await.len(), 1, "one event at least, and then the bound counts");
+    let span = async |ms: i64| fixture.ledger.event_span(Time(START.0 + ms)).await.unwrap();
+    assert_eq!(span(-1).await, Some((first.seq, third.seq)));
+    assert_eq!(span(60_000).await, Some((second.seq, third.seq)));
+    assert_eq!(span(60_001).await, Some((third.seq, third.seq)));
+    assert_eq!(span(120_001).await, None);
 }
 
 pub async fn variants_beyond_the_bound_are_counted<D: Driver>() {

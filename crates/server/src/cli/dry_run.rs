@@ -1,20 +1,21 @@
 //! `sluice try`: dry run of one payload. Nothing is written and nothing is sent.
 
 mod report;
-mod steps;
 
 use std::path::PathBuf;
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
-use serde_json::Value;
+use sluice_domain::event::EventId;
 use sluice_domain::flow::Flow;
 use sluice_domain::key::{Explanation, PartValue};
 use sluice_domain::mask;
+use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
 
 use super::{CliError, exit, flow, print};
+use crate::dry_run::{self, Cover, DryRunInput};
 use crate::intake::{self, HttpProblem, Prepared, RequestMeta};
 use crate::revisions::LoadedRevision;
 use report::{EventReport, KeyReport, PartReport, QueueReport, Report};
@@ -62,7 +63,7 @@ impl Try {
             }
         }
         let now = Time::from(jiff::Timestamp::now());
-        let arrival = RequestMeta { received_at: now, trace: steps::TRACE, ..RequestMeta::default() };
+        let arrival = RequestMeta { received_at: now, trace: dry_run::TRACE, ..RequestMeta::default() };
         let prepared = intake::prepare_all(&live, &flow, &headers, &request.body, arrival).map_err(refused)?;
         let report = Report {
             flow: flow.name.clone(),
@@ -84,9 +85,14 @@ impl Try {
         let quarantine = prepared.new.quarantine.as_ref().map(|quarantine| &quarantine.failure);
         // Jobs of a quarantined event do not run.
         let jobs = if quarantine.is_some() { &[][..] } else { &prepared.new.jobs };
+        let pseudonyms = PseudonymKey::public();
+        let id = EventId::new(prepared.new.key, 0);
+        let (record, body) = (prepared.new.record(id), &prepared.new.body);
+        let (contact, cover) = (None, self.cover());
+        let input = DryRunInput { live, event: &record, body, contact, pseudonyms: &pseudonyms, now, cover };
         EventReport {
             key: self.key(flow, prepared),
-            event_id: steps::event_id(prepared).to_string(),
+            event_id: id.to_string(),
             event_type: prepared.event.event_type.clone(),
             normalized: self.cover().value(&serde_json::to_value(&prepared.event).unwrap_or_default()),
             unknown_fields: flow.admission.unknown_fields(&prepared.payload).into_iter().map(str::to_owned).collect(),
@@ -103,7 +109,7 @@ impl Try {
                 })
                 .collect(),
             playbooks: live.config.playbooks(&prepared.event.event_type).map(|worker| worker.name.clone()).collect(),
-            jobs: jobs.iter().map(|job| steps::job(live, prepared, job, now, self.cover())).collect(),
+            jobs: jobs.iter().map(|job| dry_run::job(input, job)).collect(),
         }
     }
 
@@ -127,21 +133,4 @@ impl Try {
 fn refused(problem: HttpProblem) -> CliError {
     let message = format!("rejected: {} {}: {}", problem.status.as_u16(), problem.code, problem.detail);
     CliError::new(exit::NO, mask::text(&message))
-}
-
-/// Masking of personal data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cover {
-    On,
-    Off,
-}
-
-impl Cover {
-    fn value(self, value: &Value) -> Value {
-        if self == Cover::On { mask::value(value) } else { value.clone() }
-    }
-
-    fn text(self, text: &str) -> String {
-        if self == Cover::On { mask::text(text).into_owned() } else { text.to_owned() }
-    }
 }

@@ -6,14 +6,14 @@ use super::lists::footer;
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, hint, style_of, styled};
 use super::table::{Cell, Column, Table, state};
-use super::{CliError, destination, source};
+use super::{CliError, destination, shape, source};
 use crate::operate::views::{DestinationView, SourceView};
 
 /// Show sources: accepted, duplicate and rejected requests
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Counts cover the last 7 days; rejections are since the node started.\n\nExamples:\n  sluice sources\n  sluice sources show website   duplicates, and the key lifetime that covers them\n  sluice pause source:website --reason \"too many retries\""
+    after_help = "Counts cover the last 7 days; rejections are since the node started.\n\nExamples:\n  sluice sources\n  sluice sources show website   duplicates, and the key lifetime that covers them\n  sluice sources show website --shape   what its payloads look like, and what has changed\n  sluice pause source:website --reason \"too many retries\""
 )]
 pub struct Sources {
     #[command(subcommand)]
@@ -26,8 +26,10 @@ pub struct Sources {
 
 #[derive(Debug, clap::Subcommand)]
 enum SourcesCommand {
-    /// Show one source: duplicates, rejections, limits
+    /// Show one source: duplicates, rejections, limits, the shape of its payloads
     Show(source::Show),
+    /// Make a changed payload the new normal
+    Accept(shape::Accept),
 }
 
 /// Show destinations and their gates
@@ -53,8 +55,10 @@ enum DestinationsCommand {
 
 impl Sources {
     pub fn run(self) -> Result<(), CliError> {
-        if let Some(SourcesCommand::Show(show)) = self.command {
-            return show.run();
+        match self.command {
+            Some(SourcesCommand::Show(show)) => return show.run(),
+            Some(SourcesCommand::Accept(accept)) => return accept.run(),
+            None => {}
         }
         self.reach.run(async |client| {
             let answer = client.get("/sources", &[]).await?;

@@ -39,11 +39,14 @@ mod replays;
 mod revisions;
 mod selection;
 mod send;
+mod shadow;
+mod shape;
 mod source;
 mod status;
 mod stop;
 mod table;
 mod templates;
+mod trial;
 mod up;
 mod user;
 mod verify;
@@ -117,6 +120,8 @@ pub enum NodeCommand {
     Reload(control::Reload),
     /// Show the changes of a new configuration and the affected jobs
     Plan(plan::PlanCommand),
+    /// Show or stop the configuration that runs beside the active one
+    Shadow(shadow::ShadowCommand),
     /// Activate a planned configuration on the running node
     Apply(apply::Apply),
     /// Go back to an earlier configuration
@@ -168,6 +173,7 @@ impl NodeCommand {
             NodeCommand::SafeMode(command) => command.run(),
             NodeCommand::Reload(command) => command.run(),
             NodeCommand::Plan(command) => command.run(),
+            NodeCommand::Shadow(command) => command.run(),
             NodeCommand::Apply(command) => command.run(),
             NodeCommand::Rollback(command) => command.run(),
             NodeCommand::Revisions(command) => command.run(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
@@ -9,8 +10,10 @@ use serde_json::{Value, json};
 use super::flow::directory;
 use super::node_access::NodeArgs;
 use super::print::{self, BOLD, DIM, Format, hint, plural, styled};
+use super::selection::Actor;
 use super::table::{Cell, Column, Table};
-use super::up::explain;
+use super::trial;
+use super::up::{duration, explain};
 use super::{CliError, exit};
 use crate::change::{FieldView, LedgerUsage, Plan, PlanChange, Side, plan};
 use crate::config::{self, Colours, EnvironmentThenFiles, Files};
@@ -21,7 +24,7 @@ use crate::run::StartError;
 #[command(
     after_help = "Compares the files with the active revision of the node; without a running node, with the last one in the ledger.\n\n\
 Exit codes:\n  0  no changes\n  1  errors, or jobs need removed resources\n  4  there are changes, and they can be applied\n\n\
-Examples:\n  sluice plan\n  sluice plan new-config --url http://10.0.0.5:8081\n  sluice plan . --against ../released"
+Examples:\n  sluice plan\n  sluice plan new-config --url http://10.0.0.5:8081\n  sluice plan new-config --history 7d\n  sluice plan . --against ../released"
 )]
 pub struct PlanCommand {
     /// New configuration directory or file; --config by default
@@ -30,6 +33,17 @@ pub struct PlanCommand {
     /// Compare with the configuration in this directory instead of a node's; without affected jobs
     #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "data"])]
     against: Option<PathBuf>,
+    /// Also apply the new configuration to the requests of this time, such as 7d, and show what would differ
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "against")]
+    history: Option<Duration>,
+    /// Also run the new configuration beside the active one on accepted requests, without effects
+    #[arg(long, conflicts_with = "against", requires = "reason")]
+    shadow: bool,
+    /// Reason of the shadow, recorded in the audit trail
+    #[arg(long, requires = "shadow")]
+    reason: Option<String>,
+    #[command(flatten)]
+    actor: Actor,
     /// Allow the removal of resources that jobs need
     #[arg(long)]
     allow_stranded: bool,
@@ -44,21 +58,34 @@ impl PlanCommand {
         let new = self.new.clone().unwrap_or_else(|| self.reach.config().to_owned());
         if let Some(against) = &self.against {
             let plan = local(against, &new)?;
-            return self.tell(&json!(plan), &new);
+            return self.tell(&json!(plan), None, &new);
         }
         let files = files(&new)?;
         self.reach.run(async |client| {
             let answer = client.post("/plan", &json!({ "files": files })).await?;
-            self.tell(&answer, &new)
+            let is_changed = answer["running"] != answer["new"];
+            let trial = match self.history.filter(|_| is_changed) {
+                Some(window) => Some(trial::run(client, &files, window).await?),
+                None => None,
+            };
+            if self.shadow {
+                let order = json!({ "files": files, "reason": self.reason, "actor": self.actor.name() });
+                client.post("/shadow", &order).await?;
+                hint_on_stderr("The shadow runs from the next request on: sluice shadow");
+            }
+            self.tell(&answer, trial.as_ref(), &new)
         })
     }
 
-    fn tell(&self, answer: &Value, new: &Path) -> Result<(), CliError> {
+    fn tell(&self, answer: &Value, trial: Option<&Value>, new: &Path) -> Result<(), CliError> {
         let plan: Plan = print::deserialize(answer)?;
         if self.format.json {
-            print::json(answer)?;
+            print::json(&trial::joined(answer, trial))?;
         } else {
             let mut text = render(&plan);
+            if let Some(trial) = trial {
+                text.push_str(&trial::render(&trial::view(trial)?));
+            }
             let refused = !plan.stranded.is_empty() && !self.allow_stranded;
             if !plan.is_empty() && self.against.is_none() && !refused {
                 let allow = if plan.stranded.is_empty() { "" } else { " --allow-stranded" };
@@ -69,6 +96,11 @@ impl PlanCommand {
         }
         outcome(&plan, self.allow_stranded)
     }
+}
+
+/// Standard output has the plan alone.
+fn hint_on_stderr(text: &str) {
+    anstream::eprintln!("{text}");
 }
 
 /// Exit code of a plan.

@@ -4,8 +4,9 @@ use super::CliError;
 use super::events::escaped;
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, grouped, heading, hint, style_of, styled};
+use super::shape;
 use super::table::{Cell, Column, Table, pairs};
-use crate::operate::views::{KeyAdvice, SourceDetail};
+use crate::operate::views::{KeyAdvice, ShapeView, SourceDetail};
 
 const REFUSALS_SHOWN: usize = 5;
 
@@ -13,6 +14,9 @@ const REFUSALS_SHOWN: usize = 5;
 pub(super) struct Show {
     /// The source
     name: String,
+    /// Show what its payloads look like, and what has changed
+    #[arg(long)]
+    shape: bool,
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
@@ -22,9 +26,13 @@ pub(super) struct Show {
 impl Show {
     pub fn run(self) -> Result<(), CliError> {
         self.reach.run(async |client| {
-            let answer = client.get(&format!("/sources/{}", escaped(&self.name)), &[]).await?;
+            let shape = if self.shape { "/shape" } else { "" };
+            let answer = client.get(&format!("/sources/{}{shape}", escaped(&self.name)), &[]).await?;
             if self.format.json {
                 return print::json(&answer);
+            }
+            if self.shape {
+                return print::print(&shape::render(&self.name, &print::deserialize::<Vec<ShapeView>>(&answer)?));
             }
             print::print(&render(&print::deserialize(&answer)?))
         })

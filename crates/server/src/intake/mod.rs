@@ -23,7 +23,6 @@ mod rows;
 mod server;
 mod settings;
 mod slack;
-mod unknown_fields;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,14 +42,13 @@ pub use api::PROBLEMS;
 pub(crate) use api::describe;
 use limit::RateLimiter;
 pub use peer::UnverifiedLimits;
-pub(crate) use prepare::{Prepared, RowOrigin};
+pub(crate) use prepare::{Prepared, RowOrigin, StoredProblem, prepare_stored};
 pub use prepare::{RequestMeta, TENANT, prepare, prepare_all};
 pub use proxy::{Network, NetworkProblem, TrustedProxies};
 use refused::Refusals;
 pub(crate) use refused::{Lately, Refused};
 pub(crate) use server::IntakeServer;
 pub use settings::IntakeSettings;
-use unknown_fields::UnknownFieldLog;
 
 /// State shared by the intake. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -61,7 +59,6 @@ pub struct IntakeContext {
     clock: Clock,
     limits: Arc<RateLimiter>,
     refusals: Arc<Refusals>,
-    unknown: Arc<UnknownFieldLog>,
     paused: Arc<ArcSwap<HashSet<String>>>,
     traces: Arc<Traces>,
     scheduler: Arc<OnceLock<schedule::SchedulerHandle>>,
@@ -76,7 +73,6 @@ impl IntakeContext {
             clock,
             limits: Arc::default(),
             refusals: Arc::default(),
-            unknown: Arc::default(),
             paused: Arc::default(),
             traces: Arc::new(Traces::new()),
             scheduler: Arc::default(),

@@ -21,7 +21,7 @@ use sluice_domain::schema::Mismatch;
 use sluice_domain::template::{Scope, TemplateProblem};
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, HeaderSource, Verified};
-use sluice_ledger::{ClashPolicy, EventDraft, NewEvent, NewJob, Quarantine};
+use sluice_ledger::{ClashPolicy, EventBody, EventDraft, NewEvent, NewJob, Quarantine};
 
 use super::answer::HttpProblem;
 use super::body;
@@ -152,8 +152,31 @@ pub(crate) fn prepare_row<'f>(
     row: &RowOrigin,
     arrival: RequestMeta<'_>,
 ) -> Result<Prepared<'f>, HttpProblem> {
-    let kept = kept_headers(flow, &row.headers, None);
+    let kept = kept_headers(flow, &row.headers, arrival);
     Request { live, flow, arrival, row: Some(row) }.event(kept, payload, None)
+}
+
+/// Why a stored request is not an event of a flow.
+#[derive(Debug)]
+pub(crate) enum StoredProblem {
+    /// The intake would have answered so.
+    Refused(HttpProblem),
+    /// The stored text is not a payload.
+    Unreadable,
+}
+
+/// Prepares the stored request of one event, as this configuration would have. Headers and members that were not stored are
+/// missing.
+pub(crate) fn prepare_stored<'f>(
+    live: &LoadedRevision,
+    flow: &'f Flow,
+    body: &EventBody,
+    arrival: RequestMeta<'_>,
+) -> Result<Prepared<'f>, StoredProblem> {
+    let payload = payload::parse_json(&body.raw, flow.body.duplicate_keys).map_err(|_| StoredProblem::Unreadable)?;
+    let headers: Arc<str> = Arc::from(body.headers.as_str());
+    let request = Request { live, flow, arrival, row: None };
+    request.event(headers, payload, Some(&body.raw)).map_err(StoredProblem::Refused)
 }
 
 /// Verifies a request over its raw bytes.

@@ -32,6 +32,7 @@ impl IntakeContext {
             verified: None,
             trace: &trace,
             pseudonyms: Some(self.revisions.pseudonyms()),
+            address: None,
         };
         Ok(prepare_row(live, flow, payload, row, arrival)?.into_new().1)
     }

@@ -15,7 +15,6 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sluice_domain::flow::Flow;
 use sluice_domain::key::KeyDigest;
-use sluice_domain::mask;
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, Success};
 use sluice_ledger::{Acceptance, AuditEntry, NewEvent, Proof};
@@ -191,7 +190,6 @@ impl Shared {
             }
             ParsedRequest::Events(prepared, proof) => (prepared, proof),
         };
-        self.note_unknown(flow, &prepared);
         let bytes = body.bytes.len() as u64;
         let (keys, mut events): (Vec<String>, Vec<NewEvent>) = prepared.into_iter().map(Prepared::into_new).unzip();
         if let Some(token) = &proof {
@@ -237,19 +235,6 @@ impl Shared {
             ));
         }
         Ok(accepted)
-    }
-
-    fn note_unknown(&self, flow: &Flow, prepared: &[Prepared<'_>]) {
-        let unknown: Vec<&str> =
-            prepared.iter().flat_map(|prepared| flow.admission.unknown_fields(&prepared.payload)).collect();
-        if unknown.is_empty() {
-            return;
-        }
-        let labels = SourceLabels { source: flow.source.clone() };
-        self.context.metrics.unknown_fields.get_or_create(&labels).inc_by(unknown.len() as u64);
-        for name in self.context.unknown.news(&flow.name, unknown) {
-            tracing::warn!(source = %flow.source, flow = %flow.name, field = %mask::text(name), "unknown field in payload, ignored; add it to the schema or the mapping");
-        }
     }
 
     /// Counts the events of a request. Returns the outcome label of the request.

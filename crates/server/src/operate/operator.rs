@@ -16,6 +16,7 @@ use crate::replays::Replays;
 use crate::revisions::{LoadedRevision, Revisions};
 use crate::run::NodeSettings;
 use crate::safe_mode::SafeModes;
+use crate::trials::Trials;
 use crate::{intake, schedule};
 
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +87,7 @@ pub struct Operator {
     pub(super) intake: intake::IntakeContext,
     pub(super) safe_modes: SafeModes,
     pub(super) replays: Replays,
+    pub(super) trials: Trials,
     pub(super) settings: Arc<NodeSettings>,
     changes: Option<ChangeFollower>,
     /// Held while a configuration is activated, so that concurrent changes are serialized.
@@ -102,9 +104,11 @@ impl Operator {
     ) -> Operator {
         let NodeHandles { scheduler, intake, safe_modes, metrics, changes } = handles;
         let replays = Replays::new(ledger.clone(), clock.clone(), metrics.clone(), scheduler.clone());
+        let trials = Trials::new(ledger.clone(), revisions.pseudonyms().clone());
         Operator {
             caller: Arc::new(Caller::owner()),
             replays,
+            trials,
             ledger,
             revisions,
             metrics,

@@ -66,7 +66,16 @@ impl Watch {
             approvals_pending: count(&|total| total.wait == Some(WaitReason::Approval)),
             is_disk_full: self.ledger.stats().is_disk_full.load(Ordering::Relaxed),
             clock: self.clock.warning(self.clock.read_ledger_clock()),
+            payload_drift: self.payload_drift().await?,
         })
+    }
+
+    /// Sources that are configured and have open notices.
+    async fn payload_drift(&self) -> Result<Vec<(String, u64)>, sluice_ledger::Error> {
+        let live = self.revisions.current();
+        let mut sources = self.ledger.drifting_sources().await?;
+        sources.retain(|(source, _)| live.config.flows.values().any(|flow| flow.source == *source));
+        Ok(sources)
     }
 
     /// `up` says for how long the node has run: a node that was down hears nothing.

@@ -53,11 +53,11 @@ async fn dropped_fields_are_never_stored() {
     for gone in ["078-05-1120", "10.0.0.1", "zone-7", "shh"] {
         assert!(!shown.contains(gone), "{gone}: {shown}");
     }
-    let metrics = world.page("/metrics").await;
-    assert!(
-        metrics.contains("sluice_unknown_fields_total{source=\"shaped\"} 1"),
-        "extra is known to nobody: {metrics}"
-    );
+    // Neither the schema nor the mapping uses `extra`; payloads are looked at after their commit.
+    crate::fixture::until(|| async {
+        world.page("/metrics").await.contains("sluice_unknown_fields_total{source=\"shaped\"} 1").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

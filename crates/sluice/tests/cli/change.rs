@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::scene::{Around, Scene, scene};
-use crate::support::{Ran, Up, Workplace, squeezed, steady};
+use crate::support::{Ran, Up, Workplace, lead, squeezed, steady};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -128,6 +128,61 @@ fn change_is_planned_applied_as_planned_and_rolled_back() {
     assert_eq!(workplace.json(&["status", "--json"])["revision"], json!(second));
     let newest = &workplace.json(&["revisions", "--json"])["items"][0];
     assert_eq!((&newest["actor"], &newest["reason"]), (&json!("ada"), &json!("after all")), "a restart is no change");
+}
+
+#[test]
+fn plan_is_tried_on_stored_requests() {
+    let scene = edited();
+    scene.edit("flow.yml", "path: /in/website", "path: /in/web");
+    let trial = scene.workplace.json(&["plan", scene.copy(), "--history", "7d", "--json"])["history"].clone();
+    assert_eq!((&trial["state"], &trial["report"]["different"]), (&json!("done"), &json!(0)), "{trial:#}");
+    assert!(trial["report"]["events"].as_u64().unwrap() > 0, "{trial:#}");
+    scene.edit("lead-to-crm.yml", "object: Lead", "object: Contact");
+    let seen = scene.workplace.run(&["plan", scene.copy(), "--history", "7d"]);
+    assert_eq!(seen.code, 4, "{seen}");
+    for part in ["History", "Requests to destinations", "lead-to-crm", "url"] {
+        assert!(seen.stdout.contains(part), "{part}: {seen}");
+    }
+    let history = seen.stdout.split("History").nth(1).unwrap().split("Apply:").next().unwrap();
+    assert!(history.lines().all(|line| line.chars().count() <= 80), "{seen}");
+    assert!(!history.contains("example.com") && history.contains("…/Aaaa/"), "{seen}");
+    let unknown = scene.workplace.run(&["plan", scene.copy(), "--history", "soon"]);
+    assert_eq!(unknown.code, 2, "{unknown}");
+}
+
+#[test]
+fn shadow_is_started_with_a_plan_compared_and_stopped() {
+    let scene = edited();
+    scene.edit("lead-to-crm.yml", "object: Lead", "object: Contact");
+    let unexplained = scene.workplace.run(&["plan", scene.copy(), "--shadow"]);
+    assert_eq!(unexplained.code, 2, "{unexplained}");
+    let started = scene.workplace.run(&["plan", scene.copy(), "--shadow", "--reason", "another object"]);
+    assert_eq!(started.code, 4, "{started}");
+    assert!(started.stderr.contains("sluice shadow"), "{started}");
+    scene.workplace.write("payloads/beside.txt", &lead("beside", ""));
+    scene.workplace.run(&["send", "website-leads", "payloads/beside.txt"]).ok();
+    scene.workplace.until(&["shadow", "--json"], |shadow| shadow["verdict"] == "different");
+    let shown = scene.workplace.run(&["shadow"]).ok();
+    for part in ["1 of 1 requests differ", "another object", "lead-to-crm"] {
+        assert!(shown.stdout.contains(part), "{part}: {shown}");
+    }
+    assert!(shown.stdout.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    scene.workplace.run(&["shadow", "stop", "--reason", "seen enough"]).ok();
+    assert_eq!(scene.workplace.run(&["shadow"]).code, 1);
+}
+
+#[test]
+fn shape_of_a_source_is_shown() {
+    let scene = edited();
+    scene.workplace.until(&["sources", "show", "website", "--shape", "--json"], |shapes| !shapes[0].is_null());
+    let shown = scene.workplace.run(&["sources", "show", "website", "--shape"]).ok();
+    for part in ["Learned from", "email", "text", "100 %"] {
+        assert!(shown.stdout.contains(part), "{part}: {shown}");
+    }
+    assert!(!shown.stdout.to_lowercase().contains("ada@"), "{shown}");
+    let nothing = scene.workplace.run(&["sources", "accept", "website", "--field", "utm", "--reason", "new form"]);
+    assert_eq!(nothing.code, 1, "{nothing}");
+    assert!(nothing.stderr.contains("no such notice"), "{nothing}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use sluice_domain::printable::{line, lines};
 
 use super::super::print::{heading, hint, indented, plural, pretty, style_of, styled};
 use super::super::table::pairs;
+use crate::dry_run::{JobReport, RequestReport, Runs, StepReport};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -57,73 +58,6 @@ pub(super) struct QueueReport {
     pub condition: Option<String>,
     pub taken: bool,
     pub workers: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct JobReport {
-    pub worker: String,
-    pub queue: String,
-    pub steps: Vec<StepReport>,
-    pub problem: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Runs {
-    Yes,
-    No,
-    /// Depends on the output of an earlier step.
-    Depends,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct StepReport {
-    pub step: String,
-    pub action: &'static str,
-    pub destination: String,
-    pub class: &'static str,
-    /// It only reads.
-    pub is_lookup: bool,
-    pub effect_key: String,
-    pub condition: Option<String>,
-    pub runs: Runs,
-    /// Steps whose outputs it depends on.
-    pub needs: Vec<String>,
-    /// Number of items; the report shows the first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub items: Option<usize>,
-    /// Undo action.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub undo: Option<String>,
-    /// Output of an internal step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output: Option<Value>,
-    /// Assumption of the dry run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub assumed: Option<&'static str>,
-    /// Results of policy rules.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub policies: Vec<RuleReport>,
-    pub request: Option<RequestReport>,
-    /// Failure that would make the job a dead letter.
-    pub problem: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct RuleReport {
-    pub policy: String,
-    pub rule: String,
-    /// passes, refuses or waits.
-    pub verdict: &'static str,
-    pub detail: String,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct RequestReport {
-    pub method: String,
-    pub url: String,
-    pub headers: Vec<(String, String)>,
-    pub body: Value,
 }
 
 impl Report {

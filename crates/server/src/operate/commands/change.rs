@@ -59,9 +59,9 @@ impl From<InstallError> for OperateError {
     }
 }
 
-struct Candidate {
-    files: Files,
-    live: LoadedRevision,
+pub(super) struct Candidate {
+    pub(super) files: Files,
+    pub(super) live: LoadedRevision,
     warnings: Vec<String>,
 }
 
@@ -129,7 +129,7 @@ impl Operator {
         Ok(self.ledger.activate_revision(kept).await?)
     }
 
-    async fn candidate(&self, wanted: &Wanted) -> Result<Candidate, OperateError> {
+    pub(super) async fn candidate(&self, wanted: &Wanted) -> Result<Candidate, OperateError> {
         let files = match (&wanted.files, &wanted.revision) {
             (Some(files), None) => {
                 for path in files.keys() {
@@ -150,7 +150,7 @@ impl Operator {
         Ok(Candidate { files, live, warnings })
     }
 
-    async fn plan_of(&self, running: &Files, candidate: &Candidate) -> Result<Plan, OperateError> {
+    pub(super) async fn plan_of(&self, running: &Files, candidate: &Candidate) -> Result<Plan, OperateError> {
         let pinned = self.ledger.pinned().await?;
         let revisions: BTreeSet<&str> = pinned.iter().map(|record| record.revision.as_str()).collect();
         let mut subject = LedgerUsage::default();

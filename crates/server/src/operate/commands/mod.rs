@@ -11,6 +11,9 @@ mod jobs;
 mod keys;
 mod pauses;
 mod replays;
+mod shadow;
+mod shapes;
+mod trials;
 mod users;
 
 use super::operator::OperateError;
@@ -25,6 +28,9 @@ pub use imports::{CheckRowsRequest, ImportRowsRequest, StartImportRequest};
 pub use jobs::Selection;
 pub use keys::RotateRequest;
 pub use replays::ReplayRequest;
+pub use shadow::{ShadowRequest, StopShadowRequest};
+pub use shapes::AcceptShapeRequest;
+pub use trials::TrialRequest;
 pub use users::{TokenRequest, UserRequest};
 
 pub(super) fn need(text: &str, complaint: &str) -> Result<(), OperateError> {

@@ -4,7 +4,7 @@ use utoipa::OpenApi;
 
 use super::{
     access, alerts, approvals, change, clock, contacts, dead_letters, endpoints, events, exports, guards, history,
-    imports, jobs, keys, node, pauses, replays, stream,
+    imports, jobs, keys, node, pauses, replays, shadow, shapes, stream, trials,
 };
 
 #[derive(OpenApi)]
@@ -32,6 +32,8 @@ use super::{
         replays::cancel,
         endpoints::sources,
         endpoints::source,
+        shapes::show,
+        shapes::accept,
         endpoints::destinations,
         endpoints::workers,
         stream::stream,
@@ -50,6 +52,12 @@ use super::{
         node::reload,
         change::plan_route,
         change::apply_route,
+        shadow::show,
+        shadow::start,
+        shadow::stop,
+        trials::start,
+        trials::show,
+        trials::cancel,
         change::revisions,
         change::revision,
         node::audit,

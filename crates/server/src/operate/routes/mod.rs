@@ -21,7 +21,10 @@ mod keys;
 mod node;
 mod pauses;
 mod replays;
+mod shadow;
+mod shapes;
 mod stream;
+mod trials;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -79,6 +82,8 @@ fn event_routes() -> Router<Operator> {
         .route("/replays/{id}/cancel", post(replays::cancel))
         .route("/sources", get(endpoints::sources))
         .route("/sources/{name}", get(endpoints::source))
+        .route("/sources/{name}/shape", get(shapes::show))
+        .route("/sources/{name}/shape/accept", post(shapes::accept))
         .route("/destinations", get(endpoints::destinations))
         .route("/destinations/{name}", get(endpoints::destination))
         .route("/workers", get(endpoints::workers))
@@ -101,6 +106,11 @@ fn node_routes() -> Router<Operator> {
         .route("/safe-mode", get(guards::safe_modes).post(guards::set_safe_mode))
         .route("/plan", post(change::plan_route).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
         .route("/apply", post(change::apply_route).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
+        .route("/shadow", get(shadow::show).post(shadow::start).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
+        .route("/shadow/stop", post(shadow::stop))
+        .route("/trials", post(trials::start).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
+        .route("/trials/{id}", get(trials::show))
+        .route("/trials/{id}/cancel", post(trials::cancel))
         .route("/revisions", get(change::revisions))
         .route("/revisions/{revision}", get(change::revision))
         .route("/keys", get(keys::show))

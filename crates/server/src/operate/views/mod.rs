@@ -15,7 +15,10 @@ mod job;
 mod keys;
 mod node;
 mod replay;
+mod shadow;
+mod shape;
 mod source;
+mod trial;
 mod wait;
 mod worker;
 
@@ -42,7 +45,10 @@ pub use self::node::{
 };
 pub(crate) use self::replay::rate_text;
 pub use self::replay::{DestinationCalls, ForecastFailure, ReplayPreview, ReplayResult, ReplayView};
+pub use self::shadow::ShadowView;
+pub use self::shape::{NoticeView, ShapeFieldView, ShapeView};
 pub use self::source::{KeyAdvice, LatenessView, LifetimeView, LimitView, MappingWarningView, SourceDetail};
+pub use self::trial::TrialView;
 pub use self::wait::{WaitView, WaitingView, WarningView};
 pub use self::worker::WorkerView;
 

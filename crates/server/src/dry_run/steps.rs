@@ -1,13 +1,15 @@
-//! Dry run of the steps of a job, with the same expressions, templates and requests as a real run.
+//! The steps of a job, one by one.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use sluice_connectors::Call;
 use sluice_domain::action::Action;
+use sluice_domain::contact::ContactState;
 use sluice_domain::enrich::{GeoLookup, HttpLookup, LookupResult};
-use sluice_domain::event::{EventId, LossCode};
+use sluice_domain::event::{Event, EventId, LossCode};
 use sluice_domain::job::EffectKey;
 use sluice_domain::policy::{ContactFacts, RuleResult};
 use sluice_domain::pseudonym::PseudonymKey;
@@ -17,29 +19,37 @@ use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
 use sluice_domain::verify::SecretValue;
 use sluice_domain::worker::{Step, Worker};
-use sluice_ledger::NewJob;
+use sluice_ledger::{EventBody, EventRecord, NewJob};
 
-use super::Cover;
-use super::report::{JobReport, RequestReport, RuleReport, Runs, StepReport};
+use super::{Cover, JobReport, RequestReport, RuleReport, Runs, StepReport};
 use crate::config::SecretStore;
 use crate::enrich;
-use crate::intake::Prepared;
 use crate::revisions::LoadedRevision;
 
 /// Placeholder trace id.
-pub(super) const TRACE: &str = "00000000000000000000000000000001";
+pub(crate) const TRACE: &str = "00000000000000000000000000000001";
 
-/// Event id for a new key.
-pub(super) fn event_id(prepared: &Prepared<'_>) -> EventId {
-    EventId::new(prepared.new.key, 0)
+/// The event whose job is run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DryRunInput<'a> {
+    pub live: &'a LoadedRevision,
+    /// Accepted under `live`.
+    pub event: &'a EventRecord,
+    pub body: &'a Arc<EventBody>,
+    /// Merged state of its contact, for steps that write it.
+    pub contact: Option<&'a ContactState>,
+    pub pseudonyms: &'a PseudonymKey,
+    pub now: Time,
+    pub cover: Cover,
 }
 
-pub(super) fn job(live: &LoadedRevision, prepared: &Prepared<'_>, job: &NewJob, now: Time, cover: Cover) -> JobReport {
+pub(crate) fn job(input: DryRunInput<'_>, job: &NewJob) -> JobReport {
+    let DryRunInput { live, event, contact, now, cover, .. } = input;
     let mut report =
         JobReport { worker: job.worker.to_string(), queue: job.queue.to_string(), steps: vec![], problem: None };
     let Some(worker) = live.config.workers.get(&*job.worker) else { return report };
-    let revision = live.for_run(&PseudonymKey::public());
-    let scope = match scope_of(&revision, &prepared.new.record(event_id(prepared)), &prepared.new.body, &job.queue) {
+    let revision = live.for_run(input.pseudonyms);
+    let scope = match scope_of(&revision, event, input.body, &job.queue) {
         Ok(scope) => scope,
         Err(failure) => {
             report.problem = Some(cover.text(&failure.message));
@@ -47,7 +57,7 @@ pub(super) fn job(live: &LoadedRevision, prepared: &Prepared<'_>, job: &NewJob, 
         }
     };
     let secrets = Covered::new(&live.secrets);
-    let mut rehearsal = DryRun { live, worker, scope, secrets, event: event_id(prepared), now, cover };
+    let mut rehearsal = DryRun { live, worker, scope, contact, secrets, event: event.id, now, cover };
     let mut would_run = BTreeSet::new();
     for step in &worker.steps {
         let report_of_step = rehearsal.step(step, &would_run);
@@ -68,6 +78,7 @@ struct DryRun<'a> {
     live: &'a LoadedRevision,
     worker: &'a Worker,
     scope: Scope,
+    contact: Option<&'a ContactState>,
     secrets: Covered,
     event: EventId,
     now: Time,
@@ -153,7 +164,12 @@ impl DryRun<'_> {
                 Err(problem) => report.problem = Some(self.cover.text(&problem)),
             }
         } else if with_needs.is_empty() {
-            match self.request(step, &report.effect_key) {
+            let own = self.merge_contact(step);
+            let request = self.request(step, &report.effect_key);
+            if let Some(own) = own {
+                self.scope.set_shared("event", own);
+            }
+            match request {
                 Ok(request) => report.request = Some(request),
                 Err(problem) => report.problem = Some(self.cover.text(&problem)),
             }
@@ -241,6 +257,14 @@ impl DryRun<'_> {
         let reads = self.live.config.messages.get(name).map(MessageTemplate::reads).unwrap_or_default();
         let step = |(_, read, _): &(_, String, _)| read.strip_prefix("steps.")?.split('.').next().map(str::to_owned);
         reads.iter().filter_map(step).collect()
+    }
+
+    /// Sets `event` to the merged state of the contact, if the step writes that. Returns the event's own value.
+    fn merge_contact(&mut self, step: &Step) -> Option<Arc<Value>> {
+        let state = self.contact.filter(|_| step.merged.is_some())?;
+        let own = Arc::new(self.scope.get("event")?.clone());
+        self.scope.set("event", Event::merged_scope(&own, state));
+        Some(own)
     }
 
     fn request(&self, step: &Step, effect_key: &str) -> Result<RequestReport, String> {

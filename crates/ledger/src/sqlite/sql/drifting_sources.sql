@@ -1,0 +1,1 @@
+SELECT source, sum(notices) FROM payload_shape WHERE notices > 0 GROUP BY source ORDER BY source

@@ -1,0 +1,1 @@
+SELECT (SELECT min(seq) FROM event), (SELECT max(seq) FROM event)

@@ -1,0 +1,1 @@
+INSERT OR REPLACE INTO shadow (id, hash, files, started_at, actor, reason, active, seen, sealed) VALUES (1, ?1, ?2, ?3, ?4, ?5, '', max(coalesce((SELECT max(seq) FROM event), 0), coalesce((SELECT value FROM meta WHERE name = 'last_seq'), 0)), NULL)
