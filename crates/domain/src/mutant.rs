@@ -62,6 +62,9 @@ pub enum Mutant {
     TrustIgnored,
     ClampMissing,
     CoalescingDropsField,
+    AlertNotifiedBeforeAccept,
+    NoticeKeyWithTime,
+    ResponseKeptBeforeEscalation,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -76,7 +79,7 @@ impl Mutant {
     pub const SQLITE: [Mutant; 2] = [Mutant::DedupAfterEnqueue, Mutant::BudgetResetByRestart];
 
     /// Bugs that the simulation must detect.
-    pub const ALL: [Mutant; 54] = [
+    pub const ALL: [Mutant; 57] = [
         Mutant::AckBeforeCommit,
         Mutant::DuplicateAnsweredWithAnotherId,
         Mutant::KeyWithReceiverTimestamp,
@@ -131,6 +134,9 @@ impl Mutant {
         Mutant::TrustIgnored,
         Mutant::ClampMissing,
         Mutant::CoalescingDropsField,
+        Mutant::AlertNotifiedBeforeAccept,
+        Mutant::NoticeKeyWithTime,
+        Mutant::ResponseKeptBeforeEscalation,
     ];
 
     /// True if this bug is active on this thread.

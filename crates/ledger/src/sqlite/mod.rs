@@ -64,7 +64,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 22;
+const SCHEMA_VERSION: i64 = 23;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -88,6 +88,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0020_alerts.sql"),
     include_str!("sql/0021_users.sql"),
     include_str!("sql/0022_credentials.sql"),
+    include_str!("sql/0027_alert_severity.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

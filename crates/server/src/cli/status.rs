@@ -10,7 +10,7 @@ use crate::operate::views::{Status, WaitView};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  sluice status\n  sluice status --url https://sluice.internal:8081 --json")]
 pub struct StatusCommand {
-    /// Show the north stars instead: idempotent effects, replay success, latency, duplicates
+    /// Show the north stars instead: first signal, idempotent effects, replay success, latency, duplicates
     #[arg(long)]
     north_stars: bool,
     #[command(flatten)]

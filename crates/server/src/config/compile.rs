@@ -11,6 +11,7 @@ use sluice_domain::retry::RetryPolicy;
 use sluice_domain::script::Runtime;
 use sluice_domain::worker::{Queue, Worker};
 
+use super::alerts;
 use super::answers;
 use super::contacts;
 use super::cross_checks;
@@ -118,11 +119,13 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
             | DocumentKind::Foreign => {}
         }
     }
+    alerts::expand(&diagnostics, &names, &mut workers);
     check_whole(&diagnostics, &documents, &names, &workers);
     if !names.incomplete {
         cross_checks::check_playbooks(&diagnostics, &flows, &workers);
         cross_checks::check_pulls(&diagnostics, &names, &workers);
         contacts::check(&diagnostics, &names, &flows, &workers);
+        alerts::check(&diagnostics, &names, &flows, &workers);
         field_reads::check(&diagnostics, files, &names.messages, &flows, &workers);
     }
     let usable = !diagnostics.has_errors() && files.problems().is_empty();
@@ -186,6 +189,9 @@ fn read_sections(diagnostics: &Diagnostics<'_>, documents: &[Document<'_>], name
         }
         if let Some(section) = document.node.get("contacts").filter(|section| !section.is_null()) {
             contacts::read(report, section, names);
+        }
+        if let Some(section) = document.node.get("alerts").filter(|section| !section.is_null()) {
+            alerts::read(report, section, names);
         }
     }
     for (file, dead) in dead_letters {
@@ -291,6 +297,7 @@ fn join(
     config.flows = flows.into_iter().map(|(name, flow)| (name, flow.value)).collect();
     config.messages = names.messages;
     config.contacts = names.contacts.map(|contacts| contacts.value.into_rules());
+    config.alerts = names.alerts.map(|alerts| alerts.value.into_settings()).unwrap_or_default();
     config.policies = policy::join(names.policies);
     config.queues = names.queues.into_iter().map(|(name, queue)| (name, queue.value)).collect();
     config.destinations =

@@ -381,7 +381,7 @@ impl Metrics {
     pub fn alerts(&self, firing: &[Alert]) {
         self.alerts_firing.clear();
         for alert in firing {
-            let (severity, subject) = (alert.kind.spec().severity.as_str(), alert.subject.clone());
+            let (severity, subject) = (alert.severity.as_str(), alert.subject.clone());
             self.alerts_firing.get_or_create(&AlertLabels { alert: alert.kind.name(), severity, subject }).set(1);
         }
     }

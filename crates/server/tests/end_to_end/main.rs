@@ -20,6 +20,7 @@ mod guard_fixture;
 mod history;
 mod intake;
 mod messages;
+mod notify;
 mod operating;
 mod playbook;
 mod policies;

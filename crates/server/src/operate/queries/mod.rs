@@ -31,8 +31,8 @@ pub(super) use contacts::contact_id;
 use super::commands::need;
 use super::operator::{OperateError, Operator, job_id};
 use super::views::{
-    AlertView, AttemptView, AuditView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, List,
-    PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
+    AlertRuleView, AlertView, AttemptView, AuditView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView,
+    List, PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
 };
 use crate::intake;
 use crate::levels::Levels;
@@ -187,7 +187,14 @@ impl Operator {
 
     /// By kind and subject.
     pub async fn alerts(&self) -> Result<Vec<AlertView>, OperateError> {
-        Ok(self.ledger.alerts().await?.into_iter().map(AlertView::from).collect())
+        let live = self.revisions.current();
+        let settings = &live.config.alerts;
+        Ok(self.ledger.alerts().await?.into_iter().map(|alert| AlertView::new(alert, settings)).collect())
+    }
+
+    /// What applies to every kind of alert.
+    pub fn alert_rules(&self) -> Vec<AlertRuleView> {
+        AlertRuleView::all(&self.revisions.current().config.alerts)
     }
 
     /// Sources with accepted and rejected requests.

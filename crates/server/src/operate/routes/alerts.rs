@@ -1,12 +1,10 @@
 //! Alerts: list, acknowledge, snooze, test.
 
 use axum::Json;
-use serde::Deserialize;
 use serde_json::json;
-use utoipa::ToSchema;
 
 use super::{ApiResult, JsonBody};
-use crate::operate::commands::AlertRequest;
+use crate::operate::commands::{AlertRequest, TestAlertRequest};
 use crate::operate::operator::Operator;
 use crate::operate::views;
 
@@ -14,6 +12,12 @@ use crate::operate::views;
 #[utoipa::path(get, path = "/api/v1/alerts", responses((status = 200, body = Vec<views::AlertView>)))]
 pub(super) async fn list(operator: Operator) -> ApiResult<Vec<views::AlertView>> {
     Ok(Json(operator.alerts().await?))
+}
+
+/// What applies to every kind of alert: thresholds, hold times, severities.
+#[utoipa::path(get, path = "/api/v1/alerts/rules", responses((status = 200, body = Vec<views::AlertRuleView>)))]
+pub(super) async fn rules(operator: Operator) -> ApiResult<Vec<views::AlertRuleView>> {
+    Ok(Json(operator.alert_rules()))
 }
 
 /// Acknowledge an alert: a person handles it.
@@ -36,15 +40,11 @@ pub(super) async fn snooze(
     Ok(Json(operator.alerts().await?))
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct TestRequest {
-    #[serde(default)]
-    actor: String,
-}
-
 /// Send a test notice through the playbooks that handle alerts.
-#[utoipa::path(post, path = "/api/v1/alerts/test", request_body = TestRequest, responses((status = 200), (status = 409)))]
-pub(super) async fn test(operator: Operator, JsonBody(order): JsonBody<TestRequest>) -> ApiResult<serde_json::Value> {
-    Ok(Json(json!({ "playbooks": operator.test_alerts(&order.actor).await? })))
+#[utoipa::path(post, path = "/api/v1/alerts/test", request_body = TestAlertRequest, responses((status = 200), (status = 409)))]
+pub(super) async fn test(
+    operator: Operator,
+    JsonBody(order): JsonBody<TestAlertRequest>,
+) -> ApiResult<serde_json::Value> {
+    Ok(Json(json!({ "playbooks": operator.test_alerts(&order).await? })))
 }

@@ -36,6 +36,7 @@ use super::{
         endpoints::workers,
         stream::stream,
         alerts::list,
+        alerts::rules,
         alerts::acknowledge,
         alerts::snooze,
         alerts::test,

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::access::{CallerView, LinkView, NewTokenView, SessionView, TokenView, UserView};
-pub use self::alert::AlertView;
+pub use self::alert::{AlertRuleView, AlertView};
 pub use self::approval::ApprovalView;
 pub use self::change::{AppliedView, RevisionDetail, RevisionView};
 pub use self::clash::{ChangeView, ClashView, VariantView};
