@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::alert::NoticeEvent;
 use crate::event::EventId;
-use crate::job::{EffectState, JobState};
+use crate::job::{EffectState, JobId, JobState};
 use crate::mask;
 use crate::mutant::Mutant;
 use crate::path::Path;
@@ -21,7 +21,7 @@ use crate::unit::format_duration;
 /// Type of the events that tell a person; a playbook with `on: response.at_risk` sends them.
 pub const EVENT_TYPE: &str = "response.at_risk";
 /// Between two looks at a clock whose deadline is over.
-const LATE_INTERVAL: Duration = Duration::from_secs(60);
+const LATE_INTERVAL: Duration = Duration::from_secs(10);
 /// A clock that nobody answers is given up after this.
 const GIVEN_UP: Duration = Duration::from_secs(7 * 86_400);
 
@@ -132,6 +132,8 @@ pub struct ResponseClock {
     pub event: EventSeq,
     pub event_id: EventId,
     pub flow: Arc<str>,
+    /// The job of its worker.
+    pub job: JobId,
     pub worker: Arc<str>,
     pub step: Option<Arc<str>>,
     pub received_at: Time,
@@ -143,11 +145,17 @@ pub struct ResponseClock {
 }
 
 impl ResponseClock {
-    pub fn new((event, event_id): (EventSeq, EventId), flow: &Arc<str>, received_at: Time, new: &NewResponse) -> Self {
+    pub fn new(
+        (event, event_id, job): (EventSeq, EventId, JobId),
+        flow: &Arc<str>,
+        received_at: Time,
+        new: &NewResponse,
+    ) -> ResponseClock {
         ResponseClock {
             event,
             event_id,
             flow: flow.clone(),
+            job,
             worker: new.worker.clone(),
             step: new.step.clone(),
             received_at,
@@ -194,6 +202,13 @@ pub struct ResponseChange {
     pub clock: ResponseClock,
     /// Time from the start to the answer, for one that was answered.
     pub took: Option<Duration>,
+}
+
+/// Results that a change counts: that a person was told, and how the clock ended.
+pub fn counted(before: ResponseState, after: ResponseState) -> impl Iterator<Item = &'static str> {
+    let is_told = before == ResponseState::Waiting && matches!(after, ResponseState::AtRisk | ResponseState::Late);
+    let told = is_told.then_some("escalated");
+    told.into_iter().chain((before.is_open() && !after.is_open()).then_some(after.as_str()))
 }
 
 /// One write. The next one is made once this one is durable.
@@ -326,7 +341,7 @@ mod tests {
 
     fn clock() -> ResponseClock {
         let new = rule().start(START, None, &jobs()).unwrap();
-        ResponseClock::new((7, EventId([1; 16])), &"website".into(), START, &new)
+        ResponseClock::new((7, EventId([1; 16]), JobId(9)), &"website".into(), START, &new)
     }
 
     fn after(minutes: u32) -> Time {

@@ -17,6 +17,7 @@ mod policy;
 mod read;
 mod read_handle;
 mod replays;
+mod responses;
 mod rows;
 mod step_result;
 mod straggler;
@@ -32,6 +33,7 @@ use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectKey, EffectState, JobId, Term};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::ledger_clock::ClockRecord;
+use sluice_domain::respond::ResponseClock;
 use sluice_domain::time::Time;
 
 use crate::access::UserRecord;
@@ -91,6 +93,8 @@ pub struct Store {
     last_credential: i64,
     history: history::HistoryRows,
     alerts: BTreeMap<(AlertKind, String), Alert>,
+    /// Clocks that run, by event.
+    responses: BTreeMap<EventSeq, ResponseClock>,
     contacts: identity::Contacts,
     last_seq: EventSeq,
     last_job: i64,

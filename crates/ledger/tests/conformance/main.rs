@@ -24,6 +24,7 @@ mod model;
 mod operate;
 mod repeats;
 mod replays;
+mod responses;
 mod totals;
 mod upkeep;
 
@@ -179,6 +180,11 @@ macro_rules! suite {
             alerts [
                 an_alert_is_kept_over_a_restart
                 marks_of_operators_are_kept_until_the_alert_fires_again
+            ]
+            responses [
+                a_clock_starts_with_its_event_and_survives_a_restart
+                a_clock_changes_and_ends_once_and_is_counted
+                a_clock_sees_the_job_and_the_effect_that_answer
             ]
             history [
                 counters_follow_what_the_ledger_does

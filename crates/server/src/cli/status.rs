@@ -89,6 +89,11 @@ fn render(status: &Status, client: &AdminClient) -> String {
             },
         ),
     ]);
+    if !status.responses.is_empty() {
+        let counts =
+            status.responses.iter().map(|count| format!("{} {} {}", count.flow, grouped(count.count), count.state));
+        text.push_str(&format!("responses: {}; see sluice responses\n", counts.collect::<Vec<_>>().join(", ")));
+    }
     text.push_str(&render_waiting(status));
     for warning in &status.warnings {
         let word = styled(&format!("warning {}", warning.code), style_of("dead"));

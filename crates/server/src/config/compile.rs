@@ -29,6 +29,7 @@ use super::policy;
 use super::problem::{ConfigProblem, Severity};
 use super::queue::{self, DeadLetter};
 use super::read::Files;
+use super::respond_within::{self, FlowResponse};
 use super::retry;
 use super::script::NeededRuntime;
 use super::secrets::{SecretSource, SecretStore};
@@ -84,6 +85,7 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
     read_sections(&diagnostics, &documents, &mut names);
 
     let mut flows: BTreeMap<String, Placed<Arc<Flow>>> = BTreeMap::new();
+    let mut responses: Vec<FlowResponse> = vec![];
     let mut addresses: BTreeMap<(String, String), String> = BTreeMap::new();
     let mut workers: BTreeMap<String, Placed<ReadWorker>> = BTreeMap::new();
     for document in &documents {
@@ -103,6 +105,10 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
                     } else {
                         addresses.insert(address, read.place.describe());
                     }
+                    if let Some(response) = read.respond {
+                        let (flow, file) = (read.name.0.clone(), document.file.to_owned());
+                        responses.push(FlowResponse { flow, file, read: response });
+                    }
                     add(&mut flows, report, "flow", (&read.name.0, read.name.1), read.flow);
                 }
             }
@@ -120,6 +126,7 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
         }
     }
     alerts::expand(&diagnostics, &names, &mut workers);
+    respond_within::resolve(&diagnostics, &names, responses, &mut flows, &mut workers);
     check_whole(&diagnostics, &documents, &names, &workers);
     if !names.incomplete {
         cross_checks::check_playbooks(&diagnostics, &flows, &workers);

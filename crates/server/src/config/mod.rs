@@ -51,6 +51,7 @@ mod read;
 mod reference;
 mod renamed;
 mod resources;
+mod respond_within;
 mod retry;
 mod rule;
 mod safe_mode;

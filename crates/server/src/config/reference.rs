@@ -8,8 +8,8 @@ use super::pages::{POLICIES, STEPS};
 use super::table::{Absent, SectionSpec};
 use super::{
     alerts, answers, body, connector, connector_action, connector_failure, contacts, destination, destination_kinds,
-    document, event, failure_rules, field_mapping, flow, foreach, key, notify, policy, queue, retry, safe_mode, step,
-    trigger, verify, worker,
+    document, event, failure_rules, field_mapping, flow, foreach, key, notify, policy, queue, respond_within, retry,
+    safe_mode, step, trigger, verify, worker,
 };
 
 /// All section specs, in page order.
@@ -36,6 +36,7 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &flow::FLOW_STEP,
         &flow::ENQUEUE,
         &flow::RESPONSES,
+        &respond_within::RESPOND_WITHIN,
         &worker::WORKER,
         &worker::CONSUMES,
         &worker::SCHEDULE,

@@ -1,21 +1,23 @@
 //! Watch: writes the history of the node, and tells operators what is wrong.
 //!
 //! In: a timer; what components have observed.
-//! Out: a minute of the history; states of alerts; an event for each change of an alert and for each digest, which playbooks handle.
-//! Touches: ledger: levels, history, alerts, accept; metrics (what was observed); the scheduler's view; rejections of the intake.
+//! Out: a minute of the history; states of alerts; an event for each change of an alert, for each digest and for each response that is at
+//! risk, which playbooks handle.
+//! Touches: ledger: levels, history, alerts, response clocks, accept; metrics (what was observed); the scheduler's view; rejections of the intake.
 //! Never: a job, a destination, or the decision whether something is wrong (that is `domain::alert`).
 //! If the process dies here: what was observed in the open minute is lost. Counters of the ledger are not: the next minute that is
 //! written contains them. A change of an alert is stored before it is notified and its event has a key, so it is notified once.
 
 mod activity;
 mod digest;
+mod responses;
 mod signals;
 
 use std::time::Duration;
 
 use sluice_domain::alert::signal::conditions;
 use sluice_domain::alert::watch::{WatchCommand, commands};
-use sluice_domain::alert::{Alert, NoticeEvent, Phase};
+use sluice_domain::alert::{Alert, NoticeEvent, Phase, Signals};
 use sluice_domain::history::Step;
 use sluice_domain::time::Time;
 use sluice_ledger::{Ledger, RecordHistory};
@@ -98,7 +100,9 @@ impl Watch {
         let levels = Levels::read(&self.ledger, &self.clock, view.as_ref()).await?;
         self.metrics.history.levels(&levels);
         self.watch_sources(&live, &mut memory.sources).await?;
+        let late_responses = self.watch_responses(&live).await?;
         let signals = self.signals(&levels, view.as_ref(), memory).await?;
+        let signals = Signals { late_responses, ..signals };
         let settings = &live.config.alerts;
         let known = self.ledger.alerts().await?;
         let now = self.clock.ledger_time();

@@ -47,12 +47,13 @@ alerts:
 ";
 
 fn compiled(edits: &[(&str, &str)]) -> (Compiled, Files) {
-    let mut alerts = ALERTS.to_owned();
+    let mut texts = [("alerts.yml", ALERTS.to_owned()), ("flow.yml", FLOW.to_owned())];
     for (old, new) in edits {
-        assert_eq!(alerts.matches(old).count(), 1, "{old:?} must stand in one place");
-        alerts = alerts.replace(old, new);
+        let hits: usize = texts.iter().map(|(_, text)| text.matches(old).count()).sum();
+        assert_eq!(hits, 1, "{old:?} must stand in one place");
+        texts.iter_mut().for_each(|(_, text)| *text = text.replace(old, new));
     }
-    let files = Files::from_texts([("alerts.yml", alerts.as_str()), ("flow.yml", FLOW)]);
+    let files = Files::from_texts(texts);
     (compile(&files, &editor::AnySecret), files)
 }
 
@@ -171,4 +172,44 @@ fn name_of_a_channel_that_is_a_worker_is_reported() {
     let compiled = compile(&files, &editor::AnySecret);
     let found = render_all(&compiled.problems, &files, Colours::None);
     assert!(found.contains("the worker `alert-team` is already defined in worker.yml"), "{found}");
+}
+
+/// Puts `respond_within` into the flow.
+fn timed(value: &str) -> (String, String) {
+    let old = "steps: [{queue: leads}]";
+    (old.to_owned(), format!("{old}\nrespond_within: {value}"))
+}
+
+#[test]
+fn response_time_is_read_and_its_channels_are_playbooks() {
+    let (old, new) = timed("5m");
+    let (short, _) = compiled(&[(&old, &new)]);
+    let rule = short.config.unwrap().flows["in"].respond.clone().unwrap();
+    assert_eq!((rule.within, rule.warn_before), (Duration::from_secs(300), Duration::from_secs(60)));
+    assert_eq!((&*rule.worker, rule.step, rule.masked), ("to-crm", None, true));
+    assert!(short.problems.iter().any(|problem| problem.code == "no-second-path"), "{:?}", short.problems);
+    let (old, new) =
+        timed("{time: 10m, until: to-crm.send, from: occurred_at, notify: [team, mails], show: [email], mask: false}");
+    let config = good(&[(&old, &new)]);
+    let rule = config.flows["in"].respond.clone().unwrap();
+    assert_eq!((&*rule.worker, rule.step.as_deref(), rule.masked), ("to-crm", Some("send"), false));
+    let names: Vec<&str> = config.playbooks("response.at_risk").map(|worker| worker.name.as_str()).collect();
+    assert_eq!(names, ["respond-in-mails", "respond-in-team"]);
+}
+
+#[test]
+fn mistakes_of_a_response_time_are_named_with_advice() {
+    for (value, expected) in [
+        ("soon", "`respond_within` must be a duration or a map, found `soon`"),
+        ("{until: to-crm}", "a response time needs `time`"),
+        ("{time: 5m, until: to-crn}", "did you mean `to-crm`?"),
+        ("{time: 5m, until: to-crm.sent}", "did you mean `send`?"),
+        ("{time: 5m, warn_before: 5m}", "`warn_before` must be shorter than `time`"),
+        ("{time: 5m, notify: [teams]}", "did you mean `team`?"),
+        ("{time: 5m, show: ['..']}", "is not a path into the event"),
+    ] {
+        let (old, new) = timed(value);
+        let found = problems(&[(&old, &new)]);
+        assert!(found.contains(expected) && found.contains("error"), "{value} gives:\n{found}");
+    }
 }

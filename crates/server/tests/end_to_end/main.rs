@@ -27,6 +27,7 @@ mod policies;
 mod prometheus;
 mod recovery;
 mod replays;
+mod responses;
 mod safe_mode;
 mod steps;
 mod straggler;

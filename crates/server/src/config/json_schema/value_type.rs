@@ -84,6 +84,10 @@ pub(super) fn described(words: &str) -> Option<Value> {
         "a JSON Schema, or the path of a file of this configuration that holds one" => {
             json!({ "type": ["string", "object", "boolean"] })
         }
+        "a duration, or a map with time and more" => {
+            json!({ "anyOf": [duration(), { "$ref": reference("a response time") }] })
+        }
+        "WORKER or WORKER.STEP" => name(),
         "step:NAME" => json!({ "type": "string", "pattern": "^step:" }),
         "a dead-letter queue, written dlq:NAME" => json!({ "type": "string", "pattern": "^dlq:" }),
         "ledger or kv:NAME" => json!({ "type": "string", "pattern": "^(ledger$|kv:)" }),

@@ -32,7 +32,8 @@ use super::commands::need;
 use super::operator::{OperateError, Operator, job_id};
 use super::views::{
     AlertRuleView, AlertView, AttemptView, AuditView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView,
-    List, PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
+    List, PauseView, ReasonView, RefusalView, RefusedView, ResponseCountView, ResponseView, SourceView, Status,
+    preview, show,
 };
 use crate::intake;
 use crate::levels::Levels;
@@ -169,7 +170,16 @@ impl Operator {
             paused: self.pauses().await?,
             safe_modes: self.safe_modes().await?,
             approvals_pending: self.approvals_pending().await?,
+            responses: self.ledger.response_counts().await?.into_iter().map(ResponseCountView::from).collect(),
         })
+    }
+
+    /// Response clocks that run, newest event first.
+    pub async fn responses(&self, after: Option<i64>, limit: u32) -> Result<List<ResponseView>, OperateError> {
+        let limit = limit.clamp(1, LIST_MAX);
+        let clocks = self.ledger.responses(Page { after, limit }).await?;
+        let next = (clocks.len() == limit as usize).then(|| clocks.last().map(|last| last.event.to_string())).flatten();
+        Ok(List { items: clocks.into_iter().map(ResponseView::from).collect(), next })
     }
 
     pub async fn pauses(&self) -> Result<Vec<PauseView>, OperateError> {

@@ -1,9 +1,11 @@
 //! Alerts: list, acknowledge, snooze, test.
 
 use axum::Json;
+use serde::Deserialize;
 use serde_json::json;
+use utoipa::IntoParams;
 
-use super::{ApiResult, JsonBody};
+use super::{ApiResult, JsonBody, LIMIT, QueryParams};
 use crate::operate::commands::{AlertRequest, TestAlertRequest};
 use crate::operate::operator::Operator;
 use crate::operate::views;
@@ -12,6 +14,24 @@ use crate::operate::views;
 #[utoipa::path(get, path = "/api/v1/alerts", responses((status = 200, body = Vec<views::AlertView>)))]
 pub(super) async fn list(operator: Operator) -> ApiResult<Vec<views::AlertView>> {
     Ok(Json(operator.alerts().await?))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResponsesQuery {
+    /// Continue after this cursor.
+    after: Option<i64>,
+    /// Maximum number of rows.
+    limit: Option<u32>,
+}
+
+/// Response clocks that run, newest event first.
+#[utoipa::path(get, path = "/api/v1/responses", params(ResponsesQuery), responses((status = 200, body = views::List<views::ResponseView>)))]
+pub(super) async fn responses(
+    operator: Operator,
+    QueryParams(query): QueryParams<ResponsesQuery>,
+) -> ApiResult<views::List<views::ResponseView>> {
+    Ok(Json(operator.responses(query.after, query.limit.unwrap_or(LIMIT)).await?))
 }
 
 /// What applies to every kind of alert: thresholds, hold times, severities.

@@ -37,6 +37,7 @@ use super::{
         stream::stream,
         alerts::list,
         alerts::rules,
+        alerts::responses,
         alerts::acknowledge,
         alerts::snooze,
         alerts::test,

@@ -14,6 +14,7 @@ mod job;
 mod keys;
 mod node;
 mod replay;
+mod response;
 mod source;
 mod wait;
 mod worker;
@@ -40,6 +41,7 @@ pub use self::node::{
 };
 pub(crate) use self::replay::rate_text;
 pub use self::replay::{DestinationCalls, ForecastFailure, ReplayPreview, ReplayResult, ReplayView};
+pub use self::response::{ResponseCountView, ResponseView};
 pub use self::source::{KeyAdvice, LatenessView, LifetimeView, LimitView, MappingWarningView, SourceDetail};
 pub use self::wait::{WaitView, WaitingView, WarningView};
 pub use self::worker::WorkerView;
