@@ -59,6 +59,8 @@ invariants! {
     NewestWriteStands 44 "in the end a record is as the last confirmed write of its lane left it"
     OwnOutcome 47 "a job settles what the destination said about its own effect"
     IdentitiesApart 48 "no call writes the same record twice"
+    NothingUntold 49 "every change of an alert and every response at risk is told, whatever crashes"
+    ToldOnce 50 "no change of an alert and no response at risk is told twice"
     SameInSqlite 37 "the ledger on disk answers and holds the same as the one in memory"
 }
 
