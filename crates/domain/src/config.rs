@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::alert::AlertSettings;
 use crate::contact::ContactRules;
 use crate::destination::Destination;
 use crate::flow::Flow;
@@ -25,6 +26,7 @@ pub struct Config {
     pub policies: BTreeMap<String, Arc<Policy>>,
     /// How events become contacts; `None` if no contacts are kept.
     pub contacts: Option<Arc<ContactRules>>,
+    pub alerts: AlertSettings,
     /// Messages of `messaging.send_template`.
     pub messages: Messages,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::connector::DeclaredDestination;
 use crate::failure_rules::FailureRule;
 use crate::unit::Rate;
-use crate::verify::SecretValue;
+use crate::verify::{SecretValue, Verifier};
 
 #[derive(Clone, Debug)]
 pub struct Destination {
@@ -83,6 +83,8 @@ pub struct HttpDestination {
     pub auth: HttpAuth,
     /// True if a URL taken from an event may resolve to a private or loopback address.
     pub allow_private_addresses: bool,
+    /// Signs every effect as a Standard Webhook, with the effect key as its id.
+    pub signer: Option<Verifier>,
 }
 
 /// Authentication at an HTTP destination.

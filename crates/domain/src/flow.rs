@@ -10,6 +10,7 @@ use crate::job::JobState;
 use crate::key::KeyStrategy;
 use crate::path::Path;
 use crate::record::JobRecord;
+use crate::respond::ResponseRule;
 use crate::schema::Schema;
 use crate::template::Expression;
 use crate::unit::Rate;
@@ -44,6 +45,8 @@ pub struct Flow {
     pub result: DuplicateResult,
     /// Response that the sender treats as success.
     pub success: Success,
+    /// Deadline for the effect that answers an event.
+    pub respond: Option<ResponseRule>,
 }
 
 impl Flow {

@@ -44,6 +44,7 @@ pub mod pseudonym;
 pub mod random;
 pub mod record;
 pub mod replay;
+pub mod respond;
 pub mod retry;
 pub mod run;
 pub mod safe_mode;

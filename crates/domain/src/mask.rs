@@ -163,6 +163,18 @@ pub fn value(input: &serde_json::Value) -> serde_json::Value {
     }
 }
 
+/// Masks the value of one field: as [`value`] does, and names keep their first letter.
+pub fn field(name: &str, input: &serde_json::Value) -> serde_json::Value {
+    let is_name = name.to_lowercase().contains("name");
+    match input {
+        _ if is_secret_name(name) => serde_json::Value::String("***".into()),
+        serde_json::Value::String(text) if is_name => {
+            serde_json::Value::String(text.chars().take(1).chain("***".chars()).collect())
+        }
+        _ => mask_member(name, input),
+    }
+}
+
 fn mask_member(name: &str, member: &serde_json::Value) -> serde_json::Value {
     let lower = name.to_lowercase();
     match member {

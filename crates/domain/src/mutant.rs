@@ -63,6 +63,9 @@ pub enum Mutant {
     ClampMissing,
     CoalescingDropsField,
     LookupMadeAgain,
+    AlertNotifiedBeforeAccept,
+    NoticeKeyWithTime,
+    ResponseKeptBeforeEscalation,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -77,7 +80,7 @@ impl Mutant {
     pub const SQLITE: [Mutant; 2] = [Mutant::DedupAfterEnqueue, Mutant::BudgetResetByRestart];
 
     /// Bugs that the simulation must detect.
-    pub const ALL: [Mutant; 55] = [
+    pub const ALL: [Mutant; 58] = [
         Mutant::AckBeforeCommit,
         Mutant::DuplicateAnsweredWithAnotherId,
         Mutant::KeyWithReceiverTimestamp,
@@ -133,6 +136,9 @@ impl Mutant {
         Mutant::ClampMissing,
         Mutant::CoalescingDropsField,
         Mutant::LookupMadeAgain,
+        Mutant::AlertNotifiedBeforeAccept,
+        Mutant::NoticeKeyWithTime,
+        Mutant::ResponseKeptBeforeEscalation,
     ];
 
     /// True if this bug is active on this thread.

@@ -12,6 +12,7 @@ use crate::event::{Event, EventId, MappingWarning};
 use crate::job::{EffectKey, EffectState, JobId, JobState, Term};
 use crate::key::{KeyDigest, TENANT};
 use crate::outcome::{EffectClass, Failure};
+use crate::respond::{NewResponse, ResponseClock};
 use crate::run::StepRoute;
 use crate::time::Time;
 use crate::worker::LaneOrder;
@@ -63,6 +64,8 @@ pub struct NewEvent {
     pub observation: Option<Box<Observation>>,
     /// A row of an import: when it arrives says nothing about its source.
     pub imported: bool,
+    /// Starts the response clock of its flow.
+    pub response: Option<Box<NewResponse>>,
 }
 
 /// A one-time proof of a sender, such as a token that is signed without the body.
@@ -272,7 +275,16 @@ impl NewEvent {
             warnings: event.audit.warnings.clone(),
             observation: None,
             imported: false,
+            response: None,
         }
+    }
+
+    /// The response clock that starts with this event, whose jobs have the ids from `first_job` on.
+    pub fn response_clock(&self, seq: EventSeq, id: EventId, first_job: JobId) -> Option<ResponseClock> {
+        let new = self.response.as_deref()?;
+        let place = self.jobs.iter().position(|job| job.worker == new.worker)?;
+        let job = JobId(first_job.0 + i64::try_from(place).unwrap_or(0));
+        Some(ResponseClock::new((seq, id, job), &self.flow, self.received_at, new))
     }
 
     /// A job of this event as it is accepted, due at once. The driver sets its sequence number.

@@ -8,6 +8,7 @@ use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::event::EventId;
 use sluice_domain::job::{JobState, Term};
 use sluice_domain::pseudonym::PseudonymKey;
+use sluice_domain::respond::ResponseChange;
 use tokio::sync::watch;
 
 use crate::access::{NewCredential, PutUser, RemoveUser, RevokeCredential, TakeLink, UseCredential};
@@ -345,6 +346,11 @@ impl Ledger {
     /// Stores the states of alerts. What operators have marked is kept, unless the alert fires again.
     pub async fn keep_alerts(&self, changes: AlertChanges) -> Result<(), Error> {
         self.submit(Op::KeepAlerts, changes).await
+    }
+
+    /// Stores a response clock after a look, or removes one that has ended. `false` if it does not run any more.
+    pub async fn keep_response(&self, change: ResponseChange) -> Result<bool, Error> {
+        self.submit(Op::KeepResponse, change).await
     }
 
     /// An operator acknowledges or snoozes an alert. `false` if there is no such alert.

@@ -91,6 +91,12 @@ macro_rules! read_verbs {
             drifting_sources() -> Vec<(String, u64)>;
             /// The configuration that runs beside the active one.
             shadow() -> Option<ShadowRecord>;
+            /// Response clocks that are due, with what became of their events, oldest first.
+            due_responses(now: Time, limit: u32) -> Vec<DueResponse>;
+            /// Response clocks that run, newest event first.
+            responses(page: Page) -> Vec<ResponseClock>;
+            /// Number of response clocks that run, by flow and state.
+            response_counts() -> Vec<ResponseCount>;
             /// Facts about a contact that policies are evaluated with.
             contact_facts(contact: KeyDigest, channel: Arc<str>, purposes: Vec<Arc<str>>) -> ContactFacts;
             /// The contact of an event, with the last confirmed write of a step. `None` if the event has none.
@@ -143,6 +149,7 @@ pub(crate) mod prelude {
     pub use sluice_domain::ledger_clock::ClockRecord;
     pub use sluice_domain::policy::{CapReservation, ContactFacts};
     pub use sluice_domain::replay::ReplayId;
+    pub use sluice_domain::respond::{DueResponse, ResponseClock};
     pub use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
     pub use sluice_domain::time::Time;
 

@@ -15,6 +15,7 @@ pub use sluice_domain::record::{
     NewEvent, NewJob, Proof, Quarantine,
 };
 use sluice_domain::replay::{Reapply, ReplayId, ReplayState};
+use sluice_domain::respond::ResponseState;
 pub use sluice_domain::run::LoadedJob;
 use sluice_domain::time::Time;
 use sluice_domain::unit::Rate;
@@ -335,6 +336,14 @@ pub struct Reason {
     pub count: u64,
     /// When the newest of the jobs changed.
     pub last_at: Time,
+}
+
+/// Response clocks that run, of one flow in one state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResponseCount {
+    pub flow: Arc<str>,
+    pub state: ResponseState,
+    pub count: u64,
 }
 
 /// What a source has sent on one day, counted in the transaction that accepts it.

@@ -5,6 +5,7 @@ use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
 use sluice_domain::contact::ContactId;
 use sluice_domain::event::EventId;
+use sluice_domain::respond::ResponseChange;
 use sluice_domain::time::Time;
 use tokio::sync::oneshot;
 
@@ -138,6 +139,8 @@ write_verbs! {
     /// Writes a minute of the history. `false` if it is written already.
     RecordHistory: record_history(RecordHistory) -> bool;
     KeepAlerts: keep_alerts(AlertChanges) -> ();
+    /// Stores a response clock after a look, or removes one that has ended. `false` if it does not run any more.
+    KeepResponse: keep_response(ResponseChange) -> bool;
     /// `false` if there is no such alert.
     MarkAlert: mark_alert(MarkAlert) -> bool;
     /// `false` if the shapes or the last event are not those that were read: they are to be read again.

@@ -17,6 +17,7 @@ use super::people::{LANES, People, lane_number};
 use super::plan::{LOOKED_UP, SimPlan, WORKERS, condition_holds, items, step_of};
 use super::records::Record;
 use super::trace::About;
+use super::watching::Told;
 use super::world::Simulation;
 
 /// The first violation.
@@ -115,6 +116,7 @@ pub(super) struct Checker {
     pub guards: Guards,
     pub records: Map<(Arc<str>, u64), Record>,
     pub people: People,
+    pub told: Told,
     pub jobs: Vec<ObservedJob>,
     /// Live jobs that were never replayed, by worker and entity.
     in_order: Vec<BTreeSet<JobId>>,
@@ -133,6 +135,7 @@ impl Default for Checker {
             guards: Guards::default(),
             records: Map::default(),
             people: People::default(),
+            told: Told::default(),
             jobs: vec![ObservedJob::default()],
             in_order: vec![BTreeSet::new(); WORKERS * LANES as usize],
             shown: 0,

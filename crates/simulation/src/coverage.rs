@@ -120,6 +120,11 @@ faults! {
     SafeModeOff "safe mode: ends"
     SafeModeHolds "safe mode: puts a step off"
     BudgetUsedUp "budget: exhausted"
+    AlertFired "alert: fires"
+    AlertRecovered "alert: recovers"
+    Escalated "response: a person is told"
+    ResponseMet "response: in time"
+    ResponseMissed "response: late"
 }
 
 /// Job transitions that a node can write, and so have to be reached. A run that passes steps over ends without a try.

@@ -60,6 +60,8 @@ invariants! {
     OwnOutcome 47 "a job settles what the destination said about its own effect"
     IdentitiesApart 48 "no call writes the same record twice"
     LookupsStand 49 "a job keeps what its lookup found first, over retries, restarts and replays"
+    NothingUntold 50 "every change of an alert and every response at risk is told, whatever crashes"
+    ToldOnce 51 "no change of an alert and no response at risk is told twice"
     SameInSqlite 37 "the ledger on disk answers and holds the same as the one in memory"
 }
 

@@ -29,6 +29,7 @@ mod shadow_ledger;
 #[cfg(test)]
 mod starvation;
 mod trace;
+mod watching;
 mod world;
 mod writer;
 

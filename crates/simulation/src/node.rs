@@ -23,6 +23,7 @@ use super::ops::{SimOp, SimReply};
 use super::plan::{SimPlan, WORKER_NAMES, WORKERS};
 use super::run::{SimGroup, SimRun};
 use super::trace::About;
+use super::watching::WatchQueue;
 use super::world::{SimEvent, Simulation};
 
 /// Delay before a job is loaded again that memory has lost.
@@ -37,6 +38,7 @@ pub(super) enum Waiter {
     /// The scheduler, for the route of a job.
     Reroute(JobId),
     Operator(OperatorAction),
+    Watch,
 }
 
 /// A load of jobs under way.
@@ -70,6 +72,9 @@ pub(super) struct SimNode {
     pub wake_planned: Option<i64>,
     pub actions: Vec<SchedulerAction>,
     pub safe_modes: Modes,
+    /// Writes of the last look that wait.
+    pub watching: WatchQueue,
+    pub is_watch_waiting: bool,
 }
 
 impl SimNode {
@@ -94,6 +99,8 @@ impl SimNode {
             wake_planned: None,
             actions: Vec::new(),
             safe_modes: Modes::default(),
+            watching: WatchQueue::new(),
+            is_watch_waiting: false,
         }
     }
 

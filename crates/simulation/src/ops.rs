@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
 use sluice_domain::job::JobId;
 use sluice_domain::ops::{
@@ -10,6 +11,7 @@ use sluice_domain::ops::{
     Skip, StepResult,
 };
 use sluice_domain::policy::CapReservation;
+use sluice_domain::respond::ResponseChange;
 use sluice_domain::run::Settle;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Store;
@@ -40,6 +42,8 @@ pub(super) enum SimOp {
     Prune(Prune),
     KeepClock(KeepClock),
     Recheck(Recheck),
+    KeepAlerts(AlertChanges),
+    KeepResponse(ResponseChange),
 }
 
 /// The reply to a [`SimOp`].
@@ -55,6 +59,7 @@ pub(super) enum SimReply {
     Decided(Vec<(ApprovalId, Decided)>),
     Jobs(Vec<(JobId, Arc<str>)>),
     Pruned(u64),
+    Kept(bool),
     Done,
 }
 
@@ -99,6 +104,11 @@ impl SimOp {
             }
             SimOp::Prune(prune) => SimReply::Pruned(store.prune(&prune).rows),
             SimOp::Recheck(recheck) => SimReply::Jobs(store.recheck(&recheck)),
+            SimOp::KeepAlerts(changes) => {
+                store.keep_alerts(&changes);
+                SimReply::Done
+            }
+            SimOp::KeepResponse(change) => SimReply::Kept(store.keep_response(&change)),
             SimOp::KeepClock(keep) => {
                 store.keep_clock(&keep);
                 SimReply::Done
@@ -148,6 +158,11 @@ impl SimOp {
             }
             SimOp::Prune(prune) => SimReply::Pruned(ledger.prune(prune).await?.rows),
             SimOp::Recheck(recheck) => SimReply::Jobs(ledger.recheck(recheck).await?),
+            SimOp::KeepAlerts(changes) => {
+                ledger.keep_alerts(changes).await?;
+                SimReply::Done
+            }
+            SimOp::KeepResponse(change) => SimReply::Kept(ledger.keep_response(change).await?),
             SimOp::KeepClock(keep) => {
                 ledger.keep_clock(keep).await?;
                 SimReply::Done

@@ -194,6 +194,7 @@ impl Simulation {
             self.checker.fail(now, Invariant::NothingDropped, About::Nothing, || detail);
         }
         self.check_dead_letters();
+        self.check_told();
         self.check_truth();
         self.check_every_step();
     }

@@ -18,6 +18,7 @@ use super::ops::SimOp;
 use super::people::{PersonRequest, person_event};
 use super::plan::{ENTITIES, KEY_LIFETIME, PROFILES, SWEEP, attributes};
 use super::trace::About;
+use super::watching::with_clock;
 use super::world::{SimEvent, Simulation};
 
 /// How often a sender tries before it gives up.
@@ -169,6 +170,7 @@ impl Simulation {
             let source = &senders.sources[source];
             person_event(PersonRequest { key, key_text: &key_text, source, received_at })
         });
+        let clocked = jobs.clone();
         let event = NewEvent {
             key: senders.digest(key, received_at.0),
             key_text,
@@ -180,6 +182,7 @@ impl Simulation {
             jobs,
             ..person.unwrap_or_else(|| draft.clone())
         };
+        let event = with_clock(event, key, &clocked);
         if Mutant::AckBeforeCommit.is_on() {
             let id = EventId::new(event.key, 0);
             self.submit(SimOp::Accept(Box::new(event)), Waiter::Nobody);

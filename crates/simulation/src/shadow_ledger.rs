@@ -9,9 +9,10 @@ use std::task::Poll;
 
 use sluice_domain::event::EventId;
 use sluice_domain::job::JobId;
+use sluice_domain::respond::ResponseClock;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Store;
-use sluice_ledger::{Acceptance, Error, Inspector, JobFilter, JobRecord, Ledger, NewRevision, RootKey};
+use sluice_ledger::{Acceptance, Error, Inspector, JobFilter, JobRecord, Ledger, NewRevision, Page, RootKey};
 
 use super::invariants::Invariant;
 use super::ops::{SimOp, SimReply};
@@ -225,6 +226,18 @@ async fn difference(ledger: &Ledger, store: &Store) -> Result<Option<String>, Er
                 return Ok(Some(format!("the effects of {id} are {found:?}, and in memory {wanted:?}")));
             }
         }
+    }
+    let (found, wanted) = (ledger.alerts().await?, store.alerts());
+    if found != wanted {
+        return Ok(Some(format!("the alerts are {found:?}, and in memory {wanted:?}")));
+    }
+    let page = Page { after: None, limit: u32::MAX };
+    // Ids of events differ: on disk they are keyed digests.
+    let nameless = |clock: ResponseClock| ResponseClock { event_id: EventId([0; 16]), ..clock };
+    let found: Vec<ResponseClock> = ledger.responses(page).await?.into_iter().map(nameless).collect();
+    let wanted: Vec<ResponseClock> = store.responses(page).into_iter().map(nameless).collect();
+    if found != wanted {
+        return Ok(Some(format!("the response clocks are {found:?}, and in memory {wanted:?}")));
     }
     let found = (ledger.event_count().await?, jobs);
     let wanted = (store.event_count(), store.jobs().count() as u64);

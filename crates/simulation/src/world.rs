@@ -109,6 +109,8 @@ pub(super) enum SimEvent {
     Operator,
     Disturb,
     Upkeep,
+    /// The node looks at itself: alerts and response clocks.
+    Watch,
     /// Searches for lanes with late writes.
     Stragglers,
     /// A call that was given up is applied all the same.
@@ -324,6 +326,7 @@ impl Simulation {
         self.plan_in(2_000, SimEvent::Operator);
         self.plan_in(600_000, SimEvent::Upkeep);
         self.plan_in(20_000, SimEvent::Stragglers);
+        self.plan_in(5_000, SimEvent::Watch);
     }
 
     /// Runs the agenda until a time. Faults and causes stay as they are.
@@ -395,6 +398,7 @@ impl Simulation {
             SimEvent::Disturb => self.disturb(),
             SimEvent::Upkeep => self.prune(),
             SimEvent::Stragglers => self.look_for_stragglers(),
+            SimEvent::Watch => self.watch(),
             SimEvent::Lands { index } => self.lands(index),
             SimEvent::Boot => self.boot(),
             SimEvent::Heal => self.heal(),

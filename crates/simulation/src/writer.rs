@@ -142,6 +142,7 @@ impl Simulation {
         match (op, reply) {
             (SimOp::Accept(event), SimReply::Accepted(acceptance)) => {
                 self.check_accept(waiter, event.received_at, acceptance);
+                self.observe_notice(event, acceptance);
                 if let Acceptance::Accepted(accepted) = acceptance {
                     self.note_accepted(accepted.seq);
                     self.note_person(accepted.seq, event.observation.as_deref());
@@ -161,6 +162,8 @@ impl Simulation {
                 self.check_mark(mark, reply);
                 self.look_at(mark.result.job);
             }
+            (SimOp::KeepAlerts(_), _) => self.observe_alerts(),
+            (SimOp::KeepResponse(change), SimReply::Kept(true)) => self.observe_response(&change.clock),
             (SimOp::RecordStep(result), _) => self.look_at(result.job),
             (SimOp::Skip(skip), _) => self.look_at(skip.job),
             (SimOp::RequestApproval(request), _) => self.look_at(request.job),
@@ -244,6 +247,7 @@ impl Simulation {
                 self.rerouted(job, written);
             }
             Waiter::Operator(act) => self.acted(act, reply),
+            Waiter::Watch => self.watched(reply),
         }
     }
 }

@@ -47,7 +47,7 @@ fn render(target: &Target, action: Declared, template: &Template, call: &Call<'_
         Failure::new(FailureClass::Mapping, "invalid-parameter", message)
     })?;
     let rendered = rendered.unwrap_or(Value::Null);
-    let context = EffectContext { effect_key: None, traceparent: call.traceparent };
+    let context = EffectContext { effect_key: None, traceparent: call.traceparent, now: call.now };
     let mut request = build(&Settings::read(&rendered)?, &target.http, context)?;
     for (name, value) in &target.headers {
         request.headers.entry(name).or_insert_with(|| value.clone());

@@ -73,7 +73,7 @@ impl Target {
             _ => Tokens::none(),
         };
         // The operator configures where the requests go, so a private address is allowed.
-        let http = HttpDestination { base_url, headers, auth, allow_private_addresses: true };
+        let http = HttpDestination { base_url, headers, auth, allow_private_addresses: true, signer: None };
         let http = http::Target::new(&http)?;
         let mut secrets = Vec::new();
         for secret in destination.secrets() {

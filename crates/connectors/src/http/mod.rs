@@ -56,7 +56,7 @@ pub(crate) async fn read_back(outbound: &Outbound, target: &Target, timeout_max:
                 "`with.verify` is missing: the effect cannot be read back.",
             )
         })?;
-        build(&settings, target, EffectContext { effect_key: None, traceparent: call.traceparent })
+        build(&settings, target, EffectContext { effect_key: None, traceparent: call.traceparent, now: call.now })
     });
     let request = match prepared {
         Ok(request) => request,
@@ -79,7 +79,7 @@ pub(crate) fn prepare(target: &Target, call: &Call<'_>) -> Result<Request, Failu
 }
 
 fn effect_context<'a>(call: &Call<'a>) -> EffectContext<'a> {
-    EffectContext { effect_key: Some(call.effect_key), traceparent: call.traceparent }
+    EffectContext { effect_key: Some(call.effect_key), traceparent: call.traceparent, now: call.now }
 }
 
 fn unreadable(failure: Failure, target: &Target, sent: &SentCredentials) -> Readback {

@@ -1,10 +1,13 @@
 //! Builds the request from the step's settings and the destination. Pure.
 
 use bytes::Bytes;
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::Method;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::template::url::{UNRESERVED, percent_encode};
+use sluice_domain::time::Time;
+use sluice_domain::verify::{self, UnsignedRequest, Verifier};
 
 use super::settings::{Body, Settings};
 use super::target::Target;
@@ -32,6 +35,8 @@ pub(crate) struct EffectContext<'a> {
     /// `None` for a read, which has no effect.
     pub(crate) effect_key: Option<&'a str>,
     pub(crate) traceparent: Option<&'a str>,
+    /// Signing time.
+    pub(crate) now: Time,
 }
 
 pub(crate) fn build(settings: &Settings<'_>, target: &Target, context: EffectContext<'_>) -> Result<Request, Failure> {
@@ -70,7 +75,30 @@ pub(crate) fn build(settings: &Settings<'_>, target: &Target, context: EffectCon
     if let Some(traceparent) = context.traceparent.and_then(|text| HeaderValue::from_str(text).ok()) {
         headers.entry(TRACEPARENT).or_insert(traceparent);
     }
+    if let (Some(signer), Some(key)) = (&target.signer, context.effect_key) {
+        sign(signer, (&settings.method, key), &body, context.now, &mut headers)?;
+    }
     Ok(Request { method: settings.method.clone(), url, headers, body, scope })
+}
+
+/// Adds the headers of the signature, over the body as it is sent.
+fn sign(
+    signer: &Verifier,
+    (method, key): (&Method, &str),
+    body: &Bytes,
+    now: Time,
+    headers: &mut HeaderMap,
+) -> Result<(), Failure> {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let request = UnsignedRequest { method: method.as_str(), id: key, content_type, body };
+    let signed = verify::sign(signer, &request, now.to_jiff()).map_err(|error| {
+        Failure::new(FailureClass::Mapping, "not-signed", format!("The request cannot be signed: {error}."))
+    })?;
+    for (name, value) in &signed.headers {
+        let name = header_name(name).map_err(|what| problem("signing_secret", what))?;
+        headers.insert(name, header_value("signing_secret", value.expose())?);
+    }
+    Ok(())
 }
 
 fn encode(body: &Body<'_>) -> Result<(Bytes, Option<&'static str>), Failure> {
@@ -140,12 +168,12 @@ fn is_credential_header(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::outbound::AddressScope;
-    use hyper::Method;
     use serde_json::json;
     use sluice_domain::destination::{HttpAuth, HttpDestination};
+    use sluice_domain::verify::{Scheme, Secret, VerifierSettings};
 
     const CONTEXT: EffectContext<'static> =
-        EffectContext { effect_key: Some("key-1"), traceparent: Some("00-ab-cd-01") };
+        EffectContext { effect_key: Some("key-1"), traceparent: Some("00-ab-cd-01"), now: Time(1_772_323_200_000) };
 
     fn target(base_url: Option<&str>) -> Target {
         Target::new(&HttpDestination { base_url: base_url.map(str::to_owned), ..HttpDestination::default() }).unwrap()
@@ -157,6 +185,7 @@ mod tests {
             headers: vec![("X-Tenant".into(), "acme-tenant".into())],
             auth: HttpAuth::Bearer("hunter2-token".into()),
             allow_private_addresses: false,
+            signer: None,
         })
         .unwrap()
     }
@@ -278,6 +307,24 @@ mod tests {
         assert_eq!(request.headers["idempotency-key"], "key-1");
         let own = json!({"url": "/x", "headers": {"Idempotency-Key": "mine"}});
         assert_eq!(built(own, &base).unwrap().headers["idempotency-key"], "mine");
+    }
+
+    #[test]
+    fn signed_request_is_accepted_by_the_verifier_of_standard_webhooks() {
+        let secret = Secret::new("own", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+        let verifier = Verifier::new(VerifierSettings::new(Scheme::StandardWebhooks, vec![secret])).unwrap();
+        let base_url = Some("https://hooks.example".to_owned());
+        let signed = HttpDestination { base_url, signer: Some(verifier.clone()), ..HttpDestination::default() };
+        let with = json!({"url": "/alerts", "json": {"a": 1}, "idempotency_header": "webhook-id"});
+        let request = built(with, &Target::new(&signed).unwrap()).unwrap();
+        let headers: Vec<(&str, &str)> =
+            request.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert!(headers.contains(&("webhook-id", "key-1")), "{headers:?}");
+        let received =
+            verify::Request { method: "POST", path_and_query: "/alerts", headers: &headers, body: &request.body };
+        verify::verify(&verifier, &received, CONTEXT.now.to_jiff()).unwrap();
+        let forged = verify::Request { body: b"{}", ..received };
+        verify::verify(&verifier, &forged, CONTEXT.now.to_jiff()).unwrap_err();
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use sluice_domain::destination::{HttpAuth, HttpDestination};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::template::url::{UNRESERVED, is_absolute, percent_encode};
-use sluice_domain::verify::SecretValue;
+use sluice_domain::verify::{SecretValue, Verifier};
 use url::Url;
 
 use super::request::{header_name, pairs};
@@ -23,6 +23,7 @@ pub(crate) struct Target {
     /// Headers of every request, including credentials; all are masked in previews.
     pub(super) headers: HeaderMap,
     allow_private_addresses: bool,
+    pub(super) signer: Option<Verifier>,
     /// Redacted from every message about this destination.
     pub(crate) secrets: Vec<SecretValue>,
     /// Last parsed URL: most steps always use the same one.
@@ -86,6 +87,7 @@ impl Target {
             base,
             headers,
             allow_private_addresses: destination.allow_private_addresses,
+            signer: destination.signer.clone(),
             secrets,
             last: Mutex::default(),
         })

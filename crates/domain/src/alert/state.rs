@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::kind::AlertKind;
+use super::kind::{AlertKind, Severity};
+use super::rules::AlertRules;
 use super::signal::Condition;
 use crate::time::Time;
 
@@ -43,6 +44,10 @@ pub struct Alert {
     pub phase: Phase,
     /// When the phase began.
     pub since: Time,
+    /// By the rule that it fired under: its recovery is notified with the same severity.
+    pub severity: Severity,
+    /// When what it tells of began: at the latest when the condition was seen.
+    pub began: Time,
     /// Since when the condition of a firing alert is gone.
     pub clear_since: Option<Time>,
     /// Number of changes to firing or recovered. It identifies the notification.
@@ -64,6 +69,8 @@ impl Alert {
             subject: condition.subject.clone(),
             phase: Phase::Pending,
             since: now,
+            severity: condition.kind.spec().severity,
+            began: condition.began.map_or(now, |began| began.min(now)),
             clear_since: None,
             changes: 0,
             notified: 0,
@@ -106,18 +113,21 @@ impl Alert {
     }
 
     /// The condition holds.
-    fn hold(&mut self, condition: &Condition, now: Time) {
+    fn hold(&mut self, condition: &Condition, rules: &AlertRules, now: Time) {
         match self.phase {
             Phase::Firing => self.clear_since = None,
             Phase::Pending => {}
             Phase::Recovered => {
                 (self.phase, self.since) = (Phase::Pending, now);
+                self.began = condition.began.map_or(now, |began| began.min(now));
                 self.acknowledged_by.clear();
             }
         }
         if self.phase == Phase::Pending {
             self.detail.clone_from(&condition.detail);
-            if now.since(self.since) >= self.kind.hold() {
+            let rule = rules.of(self.kind, &self.subject);
+            if now.since(self.since) >= rule.hold {
+                self.severity = rule.severity;
                 self.change(Phase::Firing, now);
             }
         }
@@ -148,8 +158,14 @@ pub struct AlertChanges {
     pub removed: Vec<(AlertKind, String)>,
 }
 
+impl AlertChanges {
+    pub fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.removed.is_empty()
+    }
+}
+
 /// Compares the conditions with the known alerts.
-pub fn step(known: &[Alert], conditions: &[Condition], now: Time) -> AlertChanges {
+pub fn step(known: &[Alert], conditions: &[Condition], rules: &AlertRules, now: Time) -> AlertChanges {
     let mut holds: BTreeMap<(AlertKind, &str), &Condition> = BTreeMap::new();
     for condition in conditions {
         holds.entry((condition.kind, condition.subject.as_str())).or_insert(condition);
@@ -159,7 +175,7 @@ pub fn step(known: &[Alert], conditions: &[Condition], now: Time) -> AlertChange
         let mut next = alert.clone();
         let stays = match holds.remove(&(alert.kind, alert.subject.as_str())) {
             Some(condition) => {
-                next.hold(condition, now);
+                next.hold(condition, rules, now);
                 true
             }
             None => next.clear(now),
@@ -172,7 +188,7 @@ pub fn step(known: &[Alert], conditions: &[Condition], now: Time) -> AlertChange
     }
     for condition in holds.into_values() {
         let mut alert = Alert::new(condition, now);
-        alert.hold(condition, now);
+        alert.hold(condition, rules, now);
         changes.changed.push(alert);
     }
     changes
@@ -181,15 +197,16 @@ pub fn step(known: &[Alert], conditions: &[Condition], now: Time) -> AlertChange
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alert::rules::AlertRule;
 
     const START: Time = Time(1_772_323_200_000);
 
     fn breaker() -> Condition {
-        Condition { kind: AlertKind::BreakerOpen, subject: "crm".into(), detail: "open".into() }
+        Condition { kind: AlertKind::BreakerOpen, subject: "crm".into(), detail: "open".into(), began: Some(START) }
     }
 
     fn unknown() -> Condition {
-        Condition { kind: AlertKind::UnknownOutcomes, subject: String::new(), detail: "1 job".into() }
+        Condition { kind: AlertKind::UnknownOutcomes, subject: String::new(), detail: "1 job".into(), began: None }
     }
 
     fn at(seconds: u64) -> Time {
@@ -205,7 +222,7 @@ mod tests {
 
     impl World {
         fn step(&mut self, conditions: &[Condition], now: Time) {
-            let changes = step(&self.alerts, conditions, now);
+            let changes = step(&self.alerts, conditions, &AlertRules::default(), now);
             self.alerts.retain(|alert| !changes.removed.contains(&alert.key()));
             for alert in changes.changed {
                 self.alerts.retain(|known| known.key() != alert.key());
@@ -272,7 +289,7 @@ mod tests {
     fn unchanged_conditions_write_nothing() {
         let mut world = World::default();
         world.step(&[breaker()], at(0));
-        assert_eq!(step(&world.alerts, &[breaker()], at(500)), AlertChanges::default());
+        assert_eq!(step(&world.alerts, &[breaker()], &AlertRules::default(), at(500)), AlertChanges::default());
     }
 
     #[test]
@@ -288,13 +305,20 @@ mod tests {
     }
 
     #[test]
-    fn notice_that_was_not_sent_before_a_crash_is_still_to_send() {
-        let changes = step(&[], &[breaker()], at(0));
-        let stored = changes.changed[0].clone();
-        assert!(stored.is_to_notify());
-        // The next process reads the stored alert; the condition may hold or not.
-        let again = step(std::slice::from_ref(&stored), &[breaker()], at(5));
-        assert_eq!(again, AlertChanges::default());
-        assert!(stored.is_to_notify());
+    fn severity_and_hold_time_are_those_of_the_rule() {
+        let rule = AlertRule {
+            severity: Some(Severity::Warning),
+            hold: Some(Duration::from_secs(30)),
+            ..AlertRule::new(AlertKind::BreakerOpen, Some("crm".into()))
+        };
+        let rules = AlertRules::new(vec![rule]);
+        let pending = step(&[], &[breaker()], &rules, at(0)).changed;
+        assert_eq!(pending[0].phase, Phase::Pending);
+        let fired = step(&pending, &[breaker()], &rules, at(30)).changed;
+        assert_eq!((fired[0].phase, fired[0].severity, fired[0].began), (Phase::Firing, Severity::Warning, START));
+        // The rule is gone when it recovers: the channel that was told of the alert is told of its end.
+        let gone = step(&fired, &[], &AlertRules::default(), at(40)).changed;
+        let recovered = step(&gone, &[], &AlertRules::default(), at(100)).changed;
+        assert_eq!((recovered[0].phase, recovered[0].severity), (Phase::Recovered, Severity::Warning));
     }
 }

@@ -22,6 +22,10 @@ pub enum Measure {
     OldestDeadLetterSeconds,
     Breaker,
     Effects,
+    QuietSeconds,
+    SignalSeconds,
+    Responses,
+    ResponseSeconds,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +62,7 @@ pub struct MeasureSpec {
 use Kind::{Counter, Gauge, Histogram};
 
 /// All measures, in the order of their codes.
-pub const MEASURES: [MeasureSpec; 17] = [
+pub const MEASURES: [MeasureSpec; 21] = [
     row(Measure::Accepted, "accepted", Counter, &["source"], "New events."),
     row(Measure::Duplicates, "duplicates", Counter, &["source"], "Duplicates within the lifetime of their key."),
     row(Measure::Clashes, "key_clashes", Counter, &["source"], "Requests with a known key and different content."),
@@ -105,6 +109,34 @@ pub const MEASURES: [MeasureSpec; 17] = [
         Counter,
         &["destination", "class"],
         "Effects that a call applied, by effect class.",
+    ),
+    row(
+        Measure::QuietSeconds,
+        "quiet_seconds",
+        Gauge,
+        &["source"],
+        "Time without an event since the hour began; the most of an hour is its longest gap.",
+    ),
+    row(
+        Measure::SignalSeconds,
+        "signal_seconds",
+        Histogram,
+        &["alert"],
+        "From the beginning of what an alert tells of to the delivered notice.",
+    ),
+    row(
+        Measure::Responses,
+        "responses",
+        Counter,
+        &["flow", "result"],
+        "Response clocks: escalated, and those that ended as met, missed or given_up.",
+    ),
+    row(
+        Measure::ResponseSeconds,
+        "response_seconds",
+        Histogram,
+        &["flow"],
+        "From receiving the request to the effect that answers it.",
     ),
 ];
 

@@ -14,6 +14,7 @@ pub struct NorthStarRows {
     pub effect_seconds: Vec<HistoryRow>,
     pub accepted: Vec<HistoryRow>,
     pub duplicates: Vec<HistoryRow>,
+    pub signal_seconds: Vec<HistoryRow>,
 }
 
 /// `None` where nothing happened.
@@ -27,6 +28,8 @@ pub struct NorthStars {
     pub intake_to_effect_p95: Option<f64>,
     /// Duplicates per 10,000 requests that were accepted or recognised.
     pub duplicates_per_10000: Option<f64>,
+    /// From the beginning of trouble to the delivered notice, 95th percentile in seconds.
+    pub time_to_first_signal_p95: Option<f64>,
 }
 
 impl NorthStars {
@@ -43,6 +46,7 @@ impl NorthStars {
             replay_success: share(succeeded, ended),
             intake_to_effect_p95: merged(&rows.effect_seconds).percentile(95.0).map(|p95| p95.as_secs_f64()),
             duplicates_per_10000: share(duplicates, requests).map(|share| share * 10_000.0),
+            time_to_first_signal_p95: merged(&rows.signal_seconds).percentile(95.0).map(|p95| p95.as_secs_f64()),
         }
     }
 
@@ -53,6 +57,7 @@ impl NorthStars {
             ("replay_success_share", self.replay_success),
             ("intake_to_effect_p95_seconds", self.intake_to_effect_p95),
             ("duplicates_per_10000", self.duplicates_per_10000),
+            ("time_to_first_signal_p95_seconds", self.time_to_first_signal_p95),
         ];
         named.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
@@ -105,7 +110,11 @@ mod tests {
             replayed_jobs: counts(&[("a", "succeeded", 6), ("a", "noop", 1), ("b", "dead", 1), ("b", "dropped", 5)]),
             effect_seconds: vec![HistoryRow {
                 at: Time(0),
-                values: vec![(Labels::new("crm", ""), Value::Histogram(histogram))],
+                values: vec![(Labels::new("crm", ""), Value::Histogram(histogram.clone()))],
+            }],
+            signal_seconds: vec![HistoryRow {
+                at: Time(0),
+                values: vec![(Labels::new("breaker-open", ""), Value::Histogram(histogram))],
             }],
             accepted: counts(&[("website", "", 9_900)]),
             duplicates: counts(&[("website", "", 100)]),
@@ -115,6 +124,6 @@ mod tests {
         assert_eq!(stars.duplicates_per_10000, Some(100.0));
         let p95 = stars.intake_to_effect_p95.unwrap();
         assert!((0.083..0.107).contains(&p95), "{p95}");
-        assert_eq!(stars.values().len(), 4);
+        assert_eq!(stars.values().len(), 5);
     }
 }

@@ -66,6 +66,9 @@ pub struct GateView {
     pub not_before: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<PauseReason>,
+    /// The first failed call of those that opened the breaker or may open it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failing_since: Option<Time>,
 }
 
 #[derive(Clone, Debug)]
@@ -99,6 +102,7 @@ pub struct Gate {
     breaker: Breaker,
     opened_in_a_row: u32,
     paused: Option<PauseReason>,
+    failing_since: Option<Time>,
     latency: Latency,
 }
 
@@ -123,6 +127,7 @@ impl Gate {
             breaker: closed(Time(i64::MIN)),
             opened_in_a_row: 0,
             paused: None,
+            failing_since: None,
             latency: Latency::default(),
         }
     }
@@ -321,6 +326,10 @@ impl Gate {
             Breaker::Closed { window_start, calls, failures, in_a_row } => {
                 if now.since(*window_start) > settings.window || *window_start > now {
                     (*window_start, *calls, *failures) = (now, 0, 0);
+                    self.failing_since = self.failing_since.filter(|_| *in_a_row > 0);
+                }
+                if failed {
+                    self.failing_since.get_or_insert(now);
                 }
                 *calls += 1;
                 *failures += u32::from(failed);
@@ -336,6 +345,7 @@ impl Gate {
             Breaker::HalfOpen { .. } if failed => Some(self.open(now, random)),
             Breaker::HalfOpen { .. } | Breaker::Open { .. } => {
                 self.breaker = closed(now);
+                self.failing_since = None;
                 self.opened_in_a_row = 0;
                 // Slow start: a destination that has just recovered does not get the whole backlog at once.
                 self.window = 1.0;
@@ -368,6 +378,7 @@ impl Gate {
             concurrency_max: self.settings.concurrency_max,
             not_before: (self.not_before > now).then_some(self.not_before),
             paused: self.paused.clone(),
+            failing_since: self.failing_since,
         }
     }
 }
@@ -427,6 +438,7 @@ mod tests {
             change = gate.finish(Time(0), Time(0), (DestinationHealth::Failing, None), &mut random);
         }
         let Some(GateChange::Opened(until)) = change else { panic!("{change:?}") };
+        assert_eq!(gate.view(Time(1)).failing_since, Some(Time(0)));
         assert_eq!(gate.admit(Time(1)), Admission::NotBefore(until));
         assert_eq!(gate.admit(until), Admission::Go);
         assert_eq!(gate.start(until), Some(GateChange::HalfOpen));
@@ -435,6 +447,7 @@ mod tests {
             gate.finish(until, until, (DestinationHealth::Healthy, None), &mut random),
             Some(GateChange::Closed)
         );
+        assert_eq!(gate.view(until).failing_since, None);
         gate.start(until);
         assert_eq!(gate.admit(until), Admission::Full, "slow start");
     }

@@ -266,6 +266,7 @@ impl Store {
             event.entity = self.identify(now, &observation, seq);
         }
         let first_job = JobId(self.last_job + 1);
+        self.responses.extend(event.response_clock(seq, id, first_job).map(|clock| (seq, clock)));
         let jobs = std::mem::take(&mut event.jobs);
         let state = if quarantine.is_some() { JobState::Dead } else { JobState::Queued };
         for job in &jobs {

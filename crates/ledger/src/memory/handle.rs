@@ -12,6 +12,7 @@ use sluice_domain::approval::ApprovalId;
 use sluice_domain::contact::ContactId;
 use sluice_domain::event::EventId;
 use sluice_domain::pseudonym::PseudonymKey;
+use sluice_domain::respond::ResponseChange;
 use sluice_domain::time::Time;
 use tokio::sync::watch;
 
@@ -263,6 +264,10 @@ impl WriteStore for Batch<'_> {
     fn keep_alerts(&mut self, changes: &AlertChanges) -> Result<()> {
         self.store.keep_alerts(changes);
         Ok(())
+    }
+
+    fn keep_response(&mut self, change: &ResponseChange) -> Result<bool> {
+        Ok(self.store.keep_response(change))
     }
 
     fn mark_alert(&mut self, mark: &MarkAlert) -> Result<bool> {

@@ -18,6 +18,7 @@ mod policy;
 mod read;
 mod read_handle;
 mod replays;
+mod responses;
 mod rows;
 mod shadow;
 mod shapes;
@@ -35,6 +36,7 @@ use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectKey, EffectState, JobId, Term};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::ledger_clock::ClockRecord;
+use sluice_domain::respond::ResponseClock;
 use sluice_domain::time::Time;
 
 use crate::access::UserRecord;
@@ -95,6 +97,8 @@ pub struct Store {
     last_credential: i64,
     history: history::HistoryRows,
     alerts: BTreeMap<(AlertKind, String), Alert>,
+    /// Clocks that run, by event.
+    responses: BTreeMap<EventSeq, ResponseClock>,
     contacts: identity::Contacts,
     /// By source and type.
     shapes: BTreeMap<(String, String), ShapeRecord>,

@@ -224,6 +224,7 @@ impl Store {
         for seq in &seqs {
             let Some(event) = self.events.remove(seq) else { continue };
             self.variants.remove(seq);
+            self.responses.remove(seq);
             if let Some(content) = event.new.signed_content
                 && self.signed_contents.get(&content.0) == Some(seq)
             {

@@ -185,6 +185,18 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().alerts())
     }
 
+    async fn due_responses(&self, now: Time, limit: u32) -> Result<Vec<DueResponse>> {
+        Ok(self.lock().due_responses(now, limit))
+    }
+
+    async fn responses(&self, page: Page) -> Result<Vec<ResponseClock>> {
+        Ok(self.lock().responses(page))
+    }
+
+    async fn response_counts(&self) -> Result<Vec<ResponseCount>> {
+        Ok(self.lock().response_counts())
+    }
+
     async fn contact_facts(
         &self,
         contact: KeyDigest,

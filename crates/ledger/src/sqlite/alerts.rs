@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, params};
 use sluice_domain::alert::state::{AlertChanges, Phase};
-use sluice_domain::alert::{Alert, AlertKind};
+use sluice_domain::alert::{Alert, AlertKind, Severity};
 use sluice_domain::time::Time;
 
 use super::batch::Batch;
@@ -37,7 +37,9 @@ impl Batch<'_, '_> {
                 count(alert.notified),
                 alert.detail,
                 alert.acknowledged_by,
-                alert.snoozed_until.map(|until| until.0)
+                alert.snoozed_until.map(|until| until.0),
+                alert.severity.as_str(),
+                alert.began.0
             ])?;
         }
         Ok(())
@@ -72,6 +74,7 @@ impl Reader<'_> {
 fn alert_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Alert> {
     let kind: String = row.get(0)?;
     let phase: String = row.get(2)?;
+    let severity: String = row.get(10)?;
     Ok(Alert {
         kind: AlertKind::parse(&kind).ok_or_else(|| wrong(0, "unknown kind of alert"))?,
         subject: row.get(1)?,
@@ -83,5 +86,7 @@ fn alert_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Alert> {
         detail: row.get(7)?,
         acknowledged_by: row.get(8)?,
         snoozed_until: row.get::<_, Option<i64>>(9)?.map(Time),
+        severity: Severity::parse(&severity).ok_or_else(|| wrong(10, "unknown severity of an alert"))?,
+        began: Time(row.get(11)?),
     })
 }

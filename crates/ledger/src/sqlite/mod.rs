@@ -38,6 +38,7 @@ mod read_pool;
 mod references;
 mod replays;
 mod reserve_file;
+mod responses;
 mod row;
 mod shadow;
 mod shapes;
@@ -68,7 +69,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 26;
+const SCHEMA_VERSION: i64 = 28;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -96,6 +97,8 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0024_imports.sql"),
     include_str!("sql/0025_payloads.sql"),
     include_str!("sql/0026_shadow.sql"),
+    include_str!("sql/0027_alert_severity.sql"),
+    include_str!("sql/0028_responses.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

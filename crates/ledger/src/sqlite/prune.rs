@@ -131,6 +131,7 @@ impl Batch<'_, '_> {
         self.cached(include_str!("sql/delete_event.sql"))?.execute(seq)?;
         gone.bodies += self.cached(include_str!("sql/delete_event_body.sql"))?.execute(seq)?;
         self.cached(include_str!("sql/delete_variants.sql"))?.execute(seq)?;
+        self.cached(include_str!("sql/delete_response.sql"))?.execute(seq)?;
         gone.jobs += self.delete_jobs(event.first_job, event.end)?;
         self.cached(include_str!("sql/delete_stragglers.sql"))?.execute(jobs)?;
         gone.effects += self.cached(include_str!("sql/delete_effects.sql"))?.execute(jobs)?;

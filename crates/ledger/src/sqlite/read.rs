@@ -198,7 +198,7 @@ impl Reader<'_> {
             .collect()
     }
 
-    fn effects(&self, job: &JobId) -> rusqlite::Result<Vec<EffectRecord>> {
+    pub(super) fn effects(&self, job: &JobId) -> rusqlite::Result<Vec<EffectRecord>> {
         self.prepare_cached(include_str!("sql/effects.sql"))?.query_map([job.0], |row| self.effect_row(row))?.collect()
     }
 

@@ -7,6 +7,7 @@ use sluice_domain::approval::ApprovalId;
 use sluice_domain::contact::ContactId;
 use sluice_domain::event::EventId;
 use sluice_domain::replay::Reapply;
+use sluice_domain::respond::ResponseChange;
 use sluice_domain::time::Time;
 
 use super::batch::Batch;
@@ -144,6 +145,10 @@ impl WriteStore for Batch<'_, '_> {
 
     fn keep_alerts(&mut self, changes: &AlertChanges) -> Result<()> {
         self.write_alerts(changes)
+    }
+
+    fn keep_response(&mut self, change: &ResponseChange) -> Result<bool> {
+        self.change_response(change)
     }
 
     fn mark_alert(&mut self, mark: &MarkAlert) -> Result<bool> {

@@ -1,7 +1,7 @@
 //! States of alerts survive a restart, and so does what operators have marked.
 
 use sluice_domain::alert::state::{AlertChanges, Phase};
-use sluice_domain::alert::{Alert, AlertKind};
+use sluice_domain::alert::{Alert, AlertKind, Severity};
 use sluice_ledger::{AlertMark, MarkAlert};
 
 use crate::driver::{Driver, at, open};
@@ -12,6 +12,8 @@ fn alert(phase: Phase, changes: u64) -> Alert {
         subject: "crm".into(),
         phase,
         since: at(1),
+        severity: Severity::Critical,
+        began: at(0),
         clear_since: None,
         changes,
         notified: 0,

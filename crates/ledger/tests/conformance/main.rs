@@ -25,6 +25,7 @@ mod model;
 mod operate;
 mod repeats;
 mod replays;
+mod responses;
 mod shadow;
 mod shapes;
 mod totals;
@@ -199,6 +200,11 @@ macro_rules! suite {
             shapes [
                 shapes_are_kept_with_the_last_event_that_was_looked_at
                 an_accepted_departure_is_the_new_normal_and_in_the_audit_trail
+            ]
+            responses [
+                a_clock_starts_with_its_event_and_survives_a_restart
+                a_clock_changes_and_ends_once_and_is_counted
+                a_clock_sees_the_job_and_the_effect_that_answer
             ]
             history [
                 counters_follow_what_the_ledger_does

@@ -12,13 +12,13 @@ use super::print::{self, Format, ago};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
 use super::up::duration;
-use crate::operate::views::AlertView;
+use crate::operate::views::{AlertRuleView, AlertView};
 
 /// List, acknowledge, snooze and test alerts
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  sluice alerts\n  sluice alerts show breaker-open crm\n  sluice alerts ack breaker-open crm --reason \"the vendor knows\"\n  sluice alerts snooze breaker-open crm --for 2h\n  sluice alerts test"
+    after_help = "Examples:\n  sluice alerts\n  sluice alerts rules\n  sluice alerts show breaker-open crm\n  sluice alerts ack breaker-open crm --reason \"the vendor knows\"\n  sluice alerts snooze breaker-open crm --for 2h\n  sluice alerts test --channel on-call"
 )]
 pub struct Alerts {
     #[command(subcommand)]
@@ -31,6 +31,10 @@ pub struct Alerts {
 
 #[derive(Debug, clap::Subcommand)]
 enum AlertsCommand {
+    /// List alerts: pending, firing, and recovered within a week
+    List(Listing),
+    /// List the kinds of alerts with the thresholds that apply
+    Rules(Listing),
     /// Show one alert with its runbook
     Show(Show),
     /// Acknowledge an alert: a person handles it
@@ -39,6 +43,14 @@ enum AlertsCommand {
     Snooze(Snooze),
     /// Send a test notice through the playbooks that handle alerts
     Test(TestNotice),
+}
+
+#[derive(Debug, clap::Args)]
+struct Listing {
+    #[command(flatten)]
+    format: Format,
+    #[command(flatten)]
+    reach: NodeArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -86,6 +98,12 @@ struct Snooze {
 
 #[derive(Debug, clap::Args)]
 struct TestNotice {
+    /// Channel of alerts.notify, or a playbook; all of them if absent
+    #[arg(long, value_name = "NAME")]
+    channel: Option<String>,
+    /// Severity of the notice: critical or warning
+    #[arg(long, default_value = "critical", value_parser = ["critical", "warning"])]
+    severity: String,
     #[command(flatten)]
     actor: Actor,
     #[command(flatten)]
@@ -97,10 +115,9 @@ struct TestNotice {
 impl Alerts {
     pub fn run(self) -> Result<(), CliError> {
         match self.command {
-            None => self.reach.run(async |client| {
-                let answer = client.get("/alerts", &[]).await?;
-                list(&answer, self.format)
-            }),
+            None => Listing { format: self.format, reach: self.reach }.alerts(),
+            Some(AlertsCommand::List(listing)) => listing.alerts(),
+            Some(AlertsCommand::Rules(listing)) => listing.rules(),
             Some(AlertsCommand::Show(show)) => show.run(),
             Some(AlertsCommand::Ack(mark)) => mark.run("/alerts/acknowledge", json!({})),
             Some(AlertsCommand::Snooze(snooze)) => {
@@ -110,6 +127,49 @@ impl Alerts {
             Some(AlertsCommand::Test(test)) => test.run(),
         }
     }
+}
+
+impl Listing {
+    fn alerts(self) -> Result<(), CliError> {
+        self.reach.run(async |client| list(&client.get("/alerts", &[]).await?, self.format))
+    }
+
+    fn rules(self) -> Result<(), CliError> {
+        self.reach.run(async |client| {
+            let answer = client.get("/alerts/rules", &[]).await?;
+            let Some(rules) = self.format.read::<Vec<AlertRuleView>>(&answer)? else { return Ok(()) };
+            let mut table = Table::new([
+                Column::Wrap("ALERT"),
+                Column::Wrap("SUBJECT"),
+                Column::Whole("SEVERITY"),
+                Column::Wrap("THRESHOLD"),
+                Column::Whole("HOLD"),
+                Column::Whole("GROUP"),
+            ]);
+            for rule in &rules {
+                let subject =
+                    if rule.subject.is_empty() { format!("every {}", rule.about) } else { rule.subject.clone() };
+                let subject = if rule.about == "node" { "the node".to_owned() } else { subject };
+                table.row([
+                    Cell::from(rule.alert.as_str()),
+                    subject.into(),
+                    (if rule.enabled { rule.severity.as_str() } else { "off" }).into(),
+                    thresholds(rule).into(),
+                    rule.hold.as_str().into(),
+                    rule.group.as_str().into(),
+                ]);
+            }
+            print::print(&table.render())
+        })
+    }
+}
+
+/// Thresholds of a rule in words.
+fn thresholds(rule: &AlertRuleView) -> String {
+    let age = rule.age.as_ref().map(|age| format!("age {age}"));
+    let count = rule.count.map(|count| format!("count {count}"));
+    let percent = rule.percent.map(|percent| format!("{percent} %"));
+    [age, count, percent].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 impl Show {
@@ -157,7 +217,8 @@ impl Mark {
 impl TestNotice {
     fn run(self) -> Result<(), CliError> {
         self.reach.run(async |client| {
-            let answer = client.post("/alerts/test", &json!({ "actor": self.actor.name() })).await?;
+            let order = json!({ "actor": self.actor.name(), "channel": self.channel, "severity": self.severity });
+            let answer = client.post("/alerts/test", &order).await?;
             if self.format.json {
                 return print::json(&answer);
             }

@@ -36,6 +36,7 @@ pub mod print;
 mod reference;
 mod replay;
 mod replays;
+mod responses;
 mod revisions;
 mod selection;
 mod send;
@@ -94,6 +95,8 @@ pub enum NodeCommand {
     Destinations(endpoints::Destinations),
     /// List, acknowledge, snooze and test alerts
     Alerts(alerts::Alerts),
+    /// List events that wait for their response, with their deadlines
+    Responses(responses::Responses),
     /// Show latencies of the last minutes, hours or days
     Latency(latency::Latency),
     /// Pause a source, a queue, a worker, a destination or replays; survives restarts
@@ -160,6 +163,7 @@ impl NodeCommand {
             NodeCommand::Sources(command) => command.run(),
             NodeCommand::Destinations(command) => command.run(),
             NodeCommand::Alerts(command) => command.run(),
+            NodeCommand::Responses(command) => command.run(),
             NodeCommand::Latency(command) => command.run(),
             NodeCommand::Pause(command) => command.run(),
             NodeCommand::Resume(command) => command.run(),

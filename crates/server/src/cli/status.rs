@@ -10,7 +10,7 @@ use crate::operate::views::{Status, WaitView};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  sluice status\n  sluice status --url https://sluice.internal:8081 --json")]
 pub struct StatusCommand {
-    /// Show the north stars instead: idempotent effects, replay success, latency, duplicates
+    /// Show the north stars instead: first signal, idempotent effects, replay success, latency, duplicates
     #[arg(long)]
     north_stars: bool,
     #[command(flatten)]
@@ -89,6 +89,11 @@ fn render(status: &Status, client: &AdminClient) -> String {
             },
         ),
     ]);
+    if !status.responses.is_empty() {
+        let counts =
+            status.responses.iter().map(|count| format!("{} {} {}", count.flow, grouped(count.count), count.state));
+        text.push_str(&format!("responses: {}; see sluice responses\n", counts.collect::<Vec<_>>().join(", ")));
+    }
     text.push_str(&render_waiting(status));
     for warning in &status.warnings {
         let word = styled(&format!("warning {}", warning.code), style_of("dead"));

@@ -12,6 +12,7 @@ use sluice_domain::retry::RetryPolicy;
 use sluice_domain::script::Runtime;
 use sluice_domain::worker::{Queue, Worker};
 
+use super::alerts;
 use super::answers;
 use super::contacts;
 use super::cross_checks;
@@ -30,6 +31,7 @@ use super::policy;
 use super::problem::{ConfigProblem, Severity};
 use super::queue::{self, DeadLetter};
 use super::read::Files;
+use super::respond_within::{self, FlowResponse};
 use super::retry;
 use super::script::NeededRuntime;
 use super::secrets::{SecretSource, SecretStore};
@@ -110,6 +112,7 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
     read_sections(&diagnostics, &documents, &mut names);
 
     let mut flows: BTreeMap<String, Placed<Arc<Flow>>> = BTreeMap::new();
+    let mut responses: Vec<FlowResponse> = vec![];
     let mut addresses: BTreeMap<(String, String), String> = BTreeMap::new();
     let mut workers: BTreeMap<String, Placed<ReadWorker>> = BTreeMap::new();
     for document in &documents {
@@ -129,6 +132,10 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
                     } else {
                         addresses.insert(address, read.place.describe());
                     }
+                    if let Some(response) = read.respond {
+                        let (flow, file) = (read.name.0.clone(), document.file.to_owned());
+                        responses.push(FlowResponse { flow, file, read: response });
+                    }
                     add(&mut flows, report, "flow", (&read.name.0, read.name.1), read.flow);
                 }
             }
@@ -145,11 +152,14 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
             | DocumentKind::Foreign => {}
         }
     }
+    alerts::expand(&diagnostics, &names, &mut workers);
+    respond_within::resolve(&diagnostics, &names, responses, &mut flows, &mut workers);
     check_whole(&diagnostics, &documents, &names, &workers);
     if !names.incomplete {
         cross_checks::check_playbooks(&diagnostics, &flows, &workers);
         cross_checks::check_pulls(&diagnostics, &names, &workers);
         contacts::check(&diagnostics, &names, &flows, &workers);
+        alerts::check(&diagnostics, &names, &flows, &workers);
         field_reads::check(&diagnostics, files, &names.messages, &flows, &workers);
     }
     let usable = !diagnostics.has_errors() && files.problems().is_empty();
@@ -215,6 +225,9 @@ fn read_sections(diagnostics: &Diagnostics<'_>, documents: &[Document<'_>], name
         }
         if let Some(section) = document.node.get("contacts").filter(|section| !section.is_null()) {
             contacts::read(report, section, names);
+        }
+        if let Some(section) = document.node.get("alerts").filter(|section| !section.is_null()) {
+            alerts::read(report, section, names);
         }
     }
     for (file, dead) in dead_letters {
@@ -320,6 +333,7 @@ fn join(
     config.flows = flows.into_iter().map(|(name, flow)| (name, flow.value)).collect();
     config.messages = names.messages;
     config.contacts = names.contacts.map(|contacts| contacts.value.into_rules());
+    config.alerts = names.alerts.map(|alerts| alerts.value.into_settings()).unwrap_or_default();
     config.policies = policy::join(names.policies);
     config.queues = names.queues.into_iter().map(|(name, queue)| (name, queue.value)).collect();
     config.destinations =

@@ -37,7 +37,7 @@ pub(super) fn check_playbooks(
     let open = flows.values().any(|flow| is_open(&flow.value));
     for placed in workers.values() {
         let (Some(on), Some(span)) = (&placed.value.worker.on, placed.value.on) else { continue };
-        if known.contains(&on.as_str()) || open || on == alert::EVENT_TYPE {
+        if known.contains(&on.as_str()) || open || alert::OWN_EVENT_TYPES.contains(&on.as_str()) {
             continue;
         }
         let hint = match did_you_mean(on, known.iter().copied()) {

@@ -9,6 +9,7 @@ use sluice_domain::retry::RetryPolicy;
 use sluice_domain::template::Messages;
 use sluice_domain::worker::Queue;
 
+use super::alerts::ReadAlerts;
 use super::catalogue::Catalogue;
 use super::contacts::ReadContacts;
 use super::diagnostics::Report;
@@ -48,6 +49,7 @@ pub(super) struct Declarations {
     /// `None` could not be read.
     pub(super) policies: BTreeMap<String, Placed<Option<Arc<Policy>>>>,
     pub(super) contacts: Option<Placed<ReadContacts>>,
+    pub(super) alerts: Option<Placed<ReadAlerts>>,
     /// Default retry policy.
     pub(super) retry: Option<Placed<RetryPolicy>>,
     pub(super) messages: Messages,

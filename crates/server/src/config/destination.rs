@@ -7,7 +7,7 @@ use sluice_domain::destination::{
     BreakerSettings, Destination, DestinationKind, GateSettings, HttpAuth, HttpDestination, SalesforceAuth,
     SalesforceDestination, ScriptDestination,
 };
-use sluice_domain::verify::{SecretValue, is_header_name};
+use sluice_domain::verify::{Scheme, Secret, SecretValue, Verifier, VerifierSettings, is_header_name};
 
 use super::catalogue::Catalogue;
 use super::connector_destination;
@@ -75,6 +75,11 @@ pub(super) static HTTP: SectionSpec = SectionSpec {
             "Whether a URL from an event may use a private or loopback address.",
         )
         .or("false"),
+        key(
+            "signing_secret",
+            ValueType::Secret,
+            "Signs every effect as a Standard Webhook (headers webhook-id, webhook-timestamp and webhook-signature); `whsec_` and base64, as receivers expect it. The id is the effect key, the same in every attempt.",
+        ),
     ],
     later: &[],
     rules: &[],
@@ -346,6 +351,21 @@ fn read_http(fields: &Fields<'_, '_>) -> HttpDestination {
         headers: fields.node("headers").map(|node| read_headers(fields.report, node)).unwrap_or_default(),
         auth: fields.node("auth").and_then(|node| read_http_auth(fields.report, node)).unwrap_or_default(),
         allow_private_addresses: fields.flag("allow_private_addresses").unwrap_or(false),
+        signer: fields.node("signing_secret").and_then(|node| read_signer(fields, node)),
+    }
+}
+
+fn read_signer(fields: &Fields<'_, '_>, node: &YamlNode) -> Option<Verifier> {
+    let secret = Secret::new("signing_secret", fields.secret("signing_secret")?);
+    match Verifier::new(VerifierSettings::new(Scheme::StandardWebhooks, vec![secret])) {
+        Ok(verifier) => Some(verifier),
+        Err(problem) => {
+            fields
+                .report
+                .error(node.span, "bad-value", format!("`signing_secret` cannot sign: {problem}"))
+                .hint("a secret of Standard Webhooks is `whsec_` and the base64 of 24 to 64 bytes");
+            None
+        }
     }
 }
 

@@ -32,8 +32,9 @@ pub(super) static DOCUMENT: SectionSpec = SectionSpec {
             "Rules that are evaluated before an effect is sent.",
         ),
         key("contacts", ValueType::Table("contacts"), "Keeps one contact for each person; at most one such section."),
+        key("alerts", ValueType::Table("alerts"), "Tunes alerts and sends them; at most one such section."),
     ],
-    later: &["alerts"],
+    later: &[],
     rules: &[],
 };
 
@@ -52,8 +53,8 @@ const SECTIONS: [&str; 5] = ["queues", "destinations", "policies", "contacts", "
 /// Keys that determine a document of a connector.
 const CONNECTORS: [&str; 2] = ["connector", "answers"];
 /// Keys that determine the kind of a document, for hints.
-const KINDS: [&str; 8] =
-    ["triggers", "consumes", "schedule", "queues", "destinations", "policies", "contacts", "retry"];
+const KINDS: [&str; 9] =
+    ["triggers", "consumes", "schedule", "queues", "destinations", "policies", "contacts", "alerts", "retry"];
 /// Keys of flows and workers that do not determine the kind.
 const MARKS: [&str; 5] = ["steps", "run", "event", "responses", "concurrency"];
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sluice_domain::action::Action;
+use sluice_domain::alert;
 use sluice_domain::flow::Flow;
 use sluice_domain::template::{Expression, Messages, Template};
 use sluice_domain::worker::Worker;
@@ -130,7 +131,8 @@ fn warn(
 fn feeds(flow: &Flow, worker: &Worker) -> bool {
     let by_queue = flow.enqueue.iter().any(|enqueue| enqueue.queue == worker.queue);
     let types = types_of(flow);
-    let by_type = worker.on.as_deref().is_some_and(|on| types.is_empty() || types.contains(&on));
+    let is_own = |on: &str| alert::OWN_EVENT_TYPES.contains(&on);
+    let by_type = worker.on.as_deref().is_some_and(|on| types.contains(&on) || (types.is_empty() && !is_own(on)));
     by_queue || by_type
 }
 

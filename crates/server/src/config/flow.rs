@@ -18,6 +18,7 @@ use super::known_fields;
 use super::node::{Span, YamlEntry, YamlNode};
 use super::path_list;
 use super::problem::did_you_mean;
+use super::respond_within::{self, ReadResponse};
 use super::rule::{KeyRule, same};
 use super::table::{SectionSpec, ValueType, key};
 use super::trigger::{self, Trigger};
@@ -41,6 +42,11 @@ pub(super) static FLOW: SectionSpec = SectionSpec {
         key("steps", ValueType::Tables("a step of a flow"), "Queues that receive the event.")
             .or("none: playbooks of its event type handle it"),
         key("responses", ValueType::Table("responses"), "Responses to the sender."),
+        key(
+            "respond_within",
+            ValueType::Described("a duration, or a map with time and more"),
+            "Deadline for the effect that answers an event: a person is told before it is over.",
+        ),
     ],
     later: &["schedule", "on"],
     rules: &[],
@@ -108,6 +114,7 @@ pub(super) struct ReadFlow {
     pub(super) name: (String, Span),
     pub(super) place: SourceLocation,
     pub(super) flow: Arc<Flow>,
+    pub(super) respond: Option<ReadResponse>,
 }
 
 /// Reads a document: one flow per trigger.
@@ -121,13 +128,15 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) ->
     let (dropped, dropped_headers) = fields.node("drop").map(|node| read_drop(report, node)).unwrap_or_default();
     let enqueue = read_steps(&fields, names, &triggers);
     let result = fields.node("responses").map(|node| read_responses(report, node, &enqueue)).unwrap_or_default();
+    let respond =
+        fields.node("respond_within").and_then(|node| respond_within::read(report, node, &event.mapping.identity));
     let build = |(index, mut trigger): (usize, Trigger)| {
         trigger.body.dropped.extend(dropped.iter().cloned());
         trigger.body.dropped_headers.extend(dropped_headers.iter().cloned());
         let name = if index == 0 { name.to_owned() } else { format!("{name}#{}", index + 1) };
         let place = SourceLocation::new(report, trigger.path_span);
         let flow = Flow { result: result.clone(), ..assemble(&name, source, trigger, &event.admission, &enqueue) };
-        ReadFlow { name: (name, name_span), place, flow: Arc::new(flow) }
+        ReadFlow { name: (name, name_span), place, flow: Arc::new(flow), respond: respond.clone() }
     };
     triggers.into_iter().enumerate().map(build).collect()
 }
@@ -164,6 +173,7 @@ fn assemble(name: &str, source: &str, trigger: Trigger, admission: &PayloadRules
         enqueue: enqueue.to_vec(),
         success: trigger.success,
         idempotency: trigger.idempotency,
+        respond: None,
     }
 }
 

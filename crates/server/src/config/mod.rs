@@ -6,6 +6,7 @@
 //! Never: the network, the ledger, a clock. Secrets leave it only in a type that cannot be printed.
 //! If the process dies here: nothing has happened. Files are only read, and the next start reads them again.
 
+mod alerts;
 mod answers;
 mod approval;
 mod body;
@@ -37,6 +38,7 @@ mod known_fields;
 mod lookup;
 mod message;
 mod node;
+mod notify;
 mod pages;
 mod parameters;
 mod parse;
@@ -50,6 +52,7 @@ mod read;
 mod reference;
 mod renamed;
 mod resources;
+mod respond_within;
 mod retry;
 mod rule;
 mod safe_mode;
@@ -73,6 +76,7 @@ pub use catalogue::{SHIPPED, ShippedFile, shipped};
 pub use compile::{Compiled, compile};
 pub(crate) use difference::{Difference, FieldDifference, differences};
 pub use json_schema::{documents, editor_schema};
+pub(crate) use notify::CHANNEL_PREFIX;
 pub use pages::{actions, expressions, policies, steps};
 pub use problem::{Colours, ConfigProblem, Severity, render_all};
 pub(crate) use problem::{did_you_mean, summary};

@@ -7,9 +7,9 @@ use sluice_domain::verify::{FieldLocation, Scheme, preset};
 use super::pages::{POLICIES, STEPS};
 use super::table::{Absent, SectionSpec};
 use super::{
-    answers, body, connector, connector_action, connector_failure, contacts, destination, destination_kinds, document,
-    event, failure_rules, field_mapping, flow, foreach, key, policy, queue, retry, safe_mode, step, trigger, verify,
-    worker,
+    alerts, answers, body, connector, connector_action, connector_failure, contacts, destination, destination_kinds,
+    document, event, failure_rules, field_mapping, flow, foreach, key, notify, policy, queue, respond_within, retry,
+    safe_mode, step, trigger, verify, worker,
 };
 
 /// All section specs, in page order.
@@ -36,6 +36,7 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &flow::FLOW_STEP,
         &flow::ENQUEUE,
         &flow::RESPONSES,
+        &respond_within::RESPOND_WITHIN,
         &worker::WORKER,
         &worker::CONSUMES,
         &worker::SCHEDULE,
@@ -60,6 +61,10 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &contacts::IDENTIFIER,
         &contacts::SOURCE_TRUST,
         &contacts::FIELD_TRUST,
+        &alerts::ALERTS,
+        &alerts::ALERT_RULE,
+        &alerts::DIGEST,
+        &notify::CHANNEL,
         &queue::QUEUE,
         &destination::DESTINATION,
         &destination::BREAKER,

@@ -349,7 +349,10 @@ impl<'f> Request<'_, 'f> {
             event,
             jobs,
         });
+        let respond = flow.respond.as_ref();
+        let response = respond.and_then(|rule| rule.start(new.received_at, new.occurred_at, &new.jobs)).map(Box::new);
         NewEvent {
+            response,
             verified_by: arrival.verified_by.map(str::to_owned),
             adjacent_keys: key.adjacent.iter().map(adjacent).collect(),
             clash: match flow.idempotency.on_clash {

@@ -33,6 +33,21 @@ impl OpenMinute {
         self.lock().observe(Measure::QueueSeconds, worker, since_accepted);
     }
 
+    /// A notice of an alert was delivered.
+    pub fn signalled(&self, alert: &str, since_began: Duration) {
+        self.lock().observe(Measure::SignalSeconds, alert, since_began);
+    }
+
+    /// An event was answered that its flow wants an answer to.
+    pub fn responded(&self, flow: &str, since_received: Duration) {
+        self.lock().observe(Measure::ResponseSeconds, flow, since_received);
+    }
+
+    /// How long a source has sent nothing in this hour.
+    pub fn quiet(&self, source: &str, since: Duration) {
+        self.lock().level(Measure::QuietSeconds, source, "", since.as_secs());
+    }
+
     pub fn levels(&self, levels: &Levels) {
         let mut recorder = self.lock();
         for (worker, state, count) in &levels.live {

@@ -15,6 +15,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use sluice_domain::alert::Alert;
+use sluice_ledger::ResponseCount;
 
 use super::history::OpenMinute;
 
@@ -116,6 +117,20 @@ pub struct AlertLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct ResponseLabels {
+    pub flow: String,
+    /// waiting, at_risk or late.
+    pub state: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct ResponseEndLabels {
+    pub flow: String,
+    /// met, missed or given_up.
+    pub result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct NorthStarLabels {
     pub name: &'static str,
 }
@@ -204,6 +219,10 @@ pub struct Inner {
     pub north_stars: Family<NorthStarLabels, Gauge<f64, AtomicU64>>,
     /// Firing alerts by kind, severity and subject.
     pub alerts_firing: Family<AlertLabels, Gauge>,
+    /// Response clocks that run.
+    pub responses_open: Family<ResponseLabels, Gauge>,
+    /// Response clocks that ended.
+    pub responses: Family<ResponseEndLabels, Counter>,
     /// The same as the sum of `attempts`, `duplicates` and `dead_letter_depth`, under the names of published dashboards.
     pub contact_attempts: Counter,
     pub idempotency_hits: Counter,
@@ -265,6 +284,8 @@ impl Metrics {
             approvals_pending: Gauge::default(),
             north_stars: Family::default(),
             alerts_firing: Family::default(),
+            responses_open: Family::default(),
+            responses: Family::default(),
             contact_attempts: Counter::default(),
             idempotency_hits: Counter::default(),
             contact_dlq_depth: Gauge::default(),
@@ -323,6 +344,8 @@ impl Metrics {
         r.register("breaker", "Circuit breaker by destination: 0 closed, 1 half-open, 2 open", inner.breakers.clone());
         r.register("destination_paused", "Whether a destination is paused: 0 or 1", inner.paused.clone());
         r.register("north_star", "North stars, by name", inner.north_stars.clone());
+        r.register("responses_open", "Response clocks that run, by flow and state", inner.responses_open.clone());
+        r.register("responses", "Response clocks that ended, by flow and result", inner.responses.clone());
         r.register("alerts_firing", "Firing alerts, by kind, severity and subject", inner.alerts_firing.clone());
         r.register("approvals_pending", "Pending approvals", inner.approvals_pending.clone());
         r.register("jobs_running", "Running jobs", inner.in_flight.clone());
@@ -404,9 +427,22 @@ impl Metrics {
     pub fn alerts(&self, firing: &[Alert]) {
         self.alerts_firing.clear();
         for alert in firing {
-            let (severity, subject) = (alert.kind.spec().severity.as_str(), alert.subject.clone());
+            let (severity, subject) = (alert.severity.as_str(), alert.subject.clone());
             self.alerts_firing.get_or_create(&AlertLabels { alert: alert.kind.name(), severity, subject }).set(1);
         }
+    }
+
+    /// Response clocks that run now.
+    pub fn responses_running(&self, counts: &[ResponseCount]) {
+        self.responses_open.clear();
+        for count in counts {
+            let labels = ResponseLabels { flow: count.flow.to_string(), state: count.state.as_str() };
+            self.responses_open.get_or_create(&labels).set(i64::try_from(count.count).unwrap_or(i64::MAX));
+        }
+    }
+
+    pub fn response_ended(&self, flow: &str, result: &'static str) {
+        self.responses.get_or_create(&ResponseEndLabels { flow: flow.to_owned(), result }).inc();
     }
 
     /// Metrics page for Prometheus.

@@ -1,20 +1,23 @@
 //! Watch: writes the history of the node, and tells operators what is wrong.
 //!
 //! In: a timer; what components have observed.
-//! Out: a minute of the history; states of alerts; an event for each change of an alert, which playbooks handle.
-//! Touches: ledger: levels, history, alerts, accept; metrics (what was observed); the scheduler's view; rejections of the intake.
+//! Out: a minute of the history; states of alerts; an event for each change of an alert, for each digest and for each response that is at
+//! risk, which playbooks handle.
+//! Touches: ledger: levels, history, alerts, response clocks, accept; metrics (what was observed); the scheduler's view; rejections of the intake.
 //! Never: a job, a destination, or the decision whether something is wrong (that is `domain::alert`).
 //! If the process dies here: what was observed in the open minute is lost. Counters of the ledger are not: the next minute that is
 //! written contains them. A change of an alert is stored before it is notified and its event has a key, so it is notified once.
 
-mod notice;
+mod activity;
+mod digest;
+mod responses;
 mod signals;
 
 use std::time::Duration;
 
 use sluice_domain::alert::signal::conditions;
-use sluice_domain::alert::state::{AlertChanges, step};
-use sluice_domain::alert::{Alert, Phase};
+use sluice_domain::alert::watch::{WatchCommand, commands};
+use sluice_domain::alert::{Alert, NoticeEvent, Phase, Signals};
 use sluice_domain::history::Step;
 use sluice_domain::time::Time;
 use sluice_ledger::{Ledger, RecordHistory};
@@ -24,14 +27,15 @@ use crate::clock::Clock;
 use crate::intake::IntakeContext;
 use crate::levels::Levels;
 use crate::observe::Metrics;
-use crate::revisions::Revisions;
+use crate::revisions::{LoadedRevision, Revisions};
 use crate::schedule::SchedulerHandle;
 use crate::work::WorkContext;
-pub(crate) use notice::Notice;
+use activity::SourceClock;
+use digest::DigestDay;
 use signals::HistorySignals;
 
 /// Between two looks at the node.
-const INTERVAL: Duration = Duration::from_secs(5);
+const INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
@@ -43,6 +47,14 @@ pub(crate) struct Watch {
     intake: IntakeContext,
 }
 
+/// What is remembered between two looks.
+#[derive(Debug)]
+struct Memory {
+    history: HistorySignals,
+    sources: SourceClock,
+    digest: DigestDay,
+}
+
 impl Watch {
     pub fn new(context: &WorkContext, scheduler: SchedulerHandle, intake: IntakeContext) -> Watch {
         let WorkContext { ledger, revisions, clock, metrics, .. } = context.clone();
@@ -51,9 +63,12 @@ impl Watch {
 
     /// Looks at the node per interval and writes each minute once it is over; writes the open one at the end.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
-        let started = self.clock.now();
         let mut minute = Step::Minute.start(self.clock.ledger_time());
-        let mut history = HistorySignals::default();
+        let mut memory = Memory {
+            history: HistorySignals::default(),
+            sources: SourceClock::new(self.clock.ledger_time()),
+            digest: DigestDay::default(),
+        };
         loop {
             let stopped = tokio::select! {
                 () = tokio::time::sleep(INTERVAL) => false,
@@ -64,53 +79,51 @@ impl Watch {
             }
             let now = Step::Minute.start(self.clock.ledger_time());
             let is_new_minute = now > minute;
-            if let Err(error) = self.look(&history).await {
+            if let Err(error) = self.look(&mut memory).await {
                 tracing::warn!(%error, "the node could not be looked at; looking again");
             }
             if is_new_minute {
                 self.write(minute).await;
                 minute = now;
-                match self.history_signals(self.clock.now().since(started)).await {
-                    Ok(signals) => history = signals,
+                match self.history_signals().await {
+                    Ok(signals) => memory.history = signals,
                     Err(error) => tracing::warn!(%error, "the history could not be read; reading it again"),
                 }
             }
         }
     }
 
-    /// Records the levels and evaluates the alerts.
-    async fn look(&self, history: &HistorySignals) -> Result<(), sluice_ledger::Error> {
+    /// Records the levels, evaluates the alerts and sends the digest.
+    async fn look(&self, memory: &mut Memory) -> Result<(), sluice_ledger::Error> {
+        let live = self.revisions.current();
         let view = self.scheduler.view().await;
         let levels = Levels::read(&self.ledger, &self.clock, view.as_ref()).await?;
         self.metrics.history.levels(&levels);
-        let signals = self.signals(&levels, view.as_ref(), history.clone()).await?;
+        self.watch_sources(&live, &mut memory.sources).await?;
+        let late_responses = self.watch_responses(&live).await?;
+        let signals = self.signals(&levels, view.as_ref(), memory).await?;
+        let signals = Signals { late_responses, ..signals };
+        let settings = &live.config.alerts;
         let known = self.ledger.alerts().await?;
-        let changes = step(&known, &conditions(&signals), self.clock.ledger_time());
-        if changes != AlertChanges::default() {
-            self.ledger.keep_alerts(changes).await?;
+        let now = self.clock.ledger_time();
+        for command in commands(&known, &conditions(&signals, &settings.rules), &settings.rules, now) {
+            match command {
+                WatchCommand::Keep(changes) => self.ledger.keep_alerts(changes).await?,
+                WatchCommand::Notify(notice) => self.accept(&notice.event(settings), &live).await?,
+            }
         }
-        let firing = self.notify().await?;
+        let firing: Vec<Alert> =
+            self.ledger.alerts().await?.into_iter().filter(|alert| alert.phase == Phase::Firing).collect();
         self.metrics.alerts(&firing);
-        Ok(())
+        self.send_digest(&live, &mut memory.digest).await
     }
 
-    /// Notifies every change that was stored and not notified. Returns the firing alerts.
-    async fn notify(&self) -> Result<Vec<Alert>, sluice_ledger::Error> {
-        let mut firing = Vec::new();
-        for alert in self.ledger.alerts().await? {
-            if alert.is_to_notify() {
-                let (name, subject, state) = (alert.kind.name(), &alert.subject, alert.phase.as_str());
-                tracing::warn!(alert = name, %subject, state, runbook = alert.kind.runbook(), "{}", alert.detail);
-                let event = Notice::of(&alert).event(&self.revisions.current(), self.clock.ledger_time());
-                self.ledger.accept(event).await?;
-                let changed = vec![alert.clone().after_notice()];
-                self.ledger.keep_alerts(AlertChanges { changed, removed: vec![] }).await?;
-            }
-            if alert.phase == Phase::Firing {
-                firing.push(alert);
-            }
-        }
-        Ok(firing)
+    /// Accepts an event of the node itself. A duplicate is one that an earlier look has accepted.
+    async fn accept(&self, event: &NoticeEvent, live: &LoadedRevision) -> Result<(), sluice_ledger::Error> {
+        let about = event.attributes["title"].as_str().unwrap_or_default();
+        tracing::warn!(event_type = event.event_type, key = event.key_text, "{about}");
+        self.ledger.accept(event.accept(&live.config, &live.revision, self.clock.ledger_time())).await?;
+        Ok(())
     }
 
     async fn write(&self, minute: Time) {

@@ -1,6 +1,7 @@
 //! Calls a destination for a run, and records the intent as the run asks.
 
 use sluice_connectors::{Call, Connectors};
+use sluice_domain::alert::notice::signal;
 use sluice_domain::outcome::{Outcome, Readback};
 use sluice_domain::run::{CallBatch, Input, RECORD_AFTER, Recording, StepCall, timed_out};
 
@@ -25,6 +26,9 @@ pub(super) async fn call(
         if matches!(outcome, Outcome::Done { .. }) {
             let since_received = context.clock.ledger_time().since(event.received_at);
             context.metrics.effect(&destination, since_received, &event.trace);
+            if let Some((alert, since_began)) = signal(event, context.clock.ledger_time()) {
+                context.metrics.history.signalled(alert.name(), since_began);
+            }
         }
         let failed = outcome.failure().is_some() && !matches!(outcome, Outcome::Wait { .. });
         if let Some(worker) = member.worker.as_ref().filter(|worker| !worker.safe_mode.when.is_empty()) {

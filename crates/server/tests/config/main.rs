@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod alerts;
 mod any_text;
 mod connectors;
 mod contacts;

@@ -1,1 +1,1 @@
-SELECT kind, subject, phase, since, clear_since, changes, notified, detail, acknowledged_by, snoozed_until FROM alert WHERE kind = ?1 AND subject = ?2
+SELECT kind, subject, phase, since, clear_since, changes, notified, detail, acknowledged_by, snoozed_until, severity, began FROM alert WHERE kind = ?1 AND subject = ?2

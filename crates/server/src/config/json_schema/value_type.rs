@@ -67,7 +67,11 @@ pub(super) fn described(words: &str) -> Option<Value> {
         "a map of names to values, or to a field of an event; or a list of fields of the body" => {
             json!({ "anyOf": [fields_of_event(), { "type": "array", "items": scalar() }] })
         }
-        "a list of paths into the body"
+        "critical, warning, or a list of them"
+        | "a list of kinds of alerts"
+        | "a list of names of channels"
+        | "an address or a number, or a list of addresses"
+        | "a list of paths into the body"
         | "a list of paths into the body, or headers.NAME"
         | "a list of paths into the event, such as identity.email"
         | "a list of texts"
@@ -80,6 +84,10 @@ pub(super) fn described(words: &str) -> Option<Value> {
         "a JSON Schema, or the path of a file of this configuration that holds one" => {
             json!({ "type": ["string", "object", "boolean"] })
         }
+        "a duration, or a map with time and more" => {
+            json!({ "anyOf": [duration(), { "$ref": reference("a response time") }] })
+        }
+        "WORKER or WORKER.STEP" => name(),
         "step:NAME" => json!({ "type": "string", "pattern": "^step:" }),
         "a dead-letter queue, written dlq:NAME" => json!({ "type": "string", "pattern": "^dlq:" }),
         "ledger or kv:NAME" => json!({ "type": "string", "pattern": "^(ledger$|kv:)" }),
@@ -95,6 +103,9 @@ pub(super) fn described(words: &str) -> Option<Value> {
         }
         "a time such as 2026-12-31T00:00:00Z" => {
             json!({ "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}", "examples": ["2026-12-31T00:00:00Z"] })
+        }
+        "a list of dates such as 2026-12-25" => {
+            json!({ "type": "array", "items": { "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$" } })
         }
         "an address, or Name <address>" => json!({ "type": "string", "pattern": "@" }),
         "v3, or a version such as 2026-03" => json!({ "type": "string", "pattern": "^(v3|[0-9]{4}-[0-9]{2})$" }),

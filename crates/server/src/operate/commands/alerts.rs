@@ -3,14 +3,14 @@
 use serde::Deserialize;
 use sluice_domain::access::Permission;
 use sluice_domain::alert::kind::ALERTS;
-use sluice_domain::alert::{AlertKind, EVENT_TYPE};
+use sluice_domain::alert::{AlertKind, EVENT_TYPE, Notice, Severity};
 use sluice_domain::unit;
 use sluice_ledger::{AlertMark, AuditEntry, MarkAlert};
 use utoipa::ToSchema;
 
 use super::need;
+use crate::config::CHANNEL_PREFIX;
 use crate::operate::operator::{OperateError, Operator};
-use crate::watch::Notice;
 
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -25,6 +25,19 @@ pub struct AlertRequest {
     pub duration: Option<String>,
     #[serde(default)]
     pub reason: String,
+    #[serde(default)]
+    pub actor: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TestAlertRequest {
+    /// Channel of `alerts.notify`, or a playbook; every one if absent.
+    #[serde(default)]
+    pub channel: Option<String>,
+    /// `critical` (default) or `warning`. A channel sends a test whatever severities it takes.
+    #[serde(default)]
+    pub severity: Option<String>,
     #[serde(default)]
     pub actor: String,
 }
@@ -65,20 +78,40 @@ impl Operator {
         )))
     }
 
-    /// Sends a test notice. Returns the playbooks that handle it.
-    pub async fn test_alerts(&self, actor: &str) -> Result<Vec<String>, OperateError> {
+    /// Sends a test notice through every channel, or through one. Returns the playbooks that handle it.
+    pub async fn test_alerts(&self, request: &TestAlertRequest) -> Result<Vec<String>, OperateError> {
         self.permit(Permission::Operate)?;
+        let severity = match request.severity.as_deref() {
+            None => Severity::Critical,
+            Some(word) => Severity::parse(word).ok_or_else(|| {
+                OperateError::Invalid(format!("unknown severity `{word}`; use {}", Severity::NAMES.join(" or ")))
+            })?,
+        };
         let live = self.revisions.current();
-        let playbooks: Vec<String> = live.config.playbooks(EVENT_TYPE).map(|worker| worker.name.clone()).collect();
-        if playbooks.is_empty() {
-            let problem = format!("no playbook has `on: {EVENT_TYPE}`, so nothing is sent; see docs/observability.md");
+        let all: Vec<String> = live.config.playbooks(EVENT_TYPE).map(|worker| worker.name.clone()).collect();
+        if all.is_empty() {
+            let problem = format!(
+                "there is no channel under `alerts.notify` and no playbook with `on: {EVENT_TYPE}`, so nothing is sent; see docs/observability.md"
+            );
             return Err(OperateError::Refused("no-playbook", problem));
         }
         let at = self.clock.ledger_time();
-        self.ledger.accept(Notice::test(at).event(&live, at)).await?;
+        let mut event = Notice::test(severity, at).event(&live.config.alerts).accept(&live.config, &live.revision, at);
+        if let Some(channel) = &request.channel {
+            let playbook = format!("{CHANNEL_PREFIX}{channel}");
+            event.jobs.retain(|job| *job.worker == playbook || *job.worker == *channel);
+            if event.jobs.is_empty() {
+                let known: Vec<&str> =
+                    all.iter().map(|name| name.strip_prefix(CHANNEL_PREFIX).unwrap_or(name)).collect();
+                let problem = format!("there is no channel `{channel}`; there are {}", known.join(", "));
+                return Err(OperateError::NotFound(problem));
+            }
+        }
+        let playbooks: Vec<String> = event.jobs.iter().map(|job| job.worker.to_string()).collect();
+        self.ledger.accept(event).await?;
         let entry = AuditEntry {
             at,
-            actor: self.actor(actor),
+            actor: self.actor(&request.actor),
             action: "test".to_owned(),
             object: "alerts".to_owned(),
             detail: playbooks.join(", "),

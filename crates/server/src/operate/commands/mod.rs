@@ -18,7 +18,7 @@ mod users;
 
 use super::operator::OperateError;
 
-pub use alerts::AlertRequest;
+pub use alerts::{AlertRequest, TestAlertRequest};
 pub use approvals::{DecisionRequest, DecisionsRequest};
 pub use change::{ApplyRequest, Stranding, Wanted};
 pub use clock::AcceptClockRequest;

@@ -83,6 +83,7 @@ impl Operator {
             effect_seconds: rows(Measure::EffectSeconds, DAY).await?,
             accepted: rows(Measure::Accepted, 7 * DAY).await?,
             duplicates: rows(Measure::Duplicates, 7 * DAY).await?,
+            signal_seconds: rows(Measure::SignalSeconds, 7 * DAY).await?,
         }))
     }
 

@@ -33,8 +33,9 @@ pub(super) use contacts::contact_id;
 use super::commands::need;
 use super::operator::{OperateError, Operator, job_id};
 use super::views::{
-    AlertView, AttemptView, AuditView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, List,
-    PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
+    AlertRuleView, AlertView, AttemptView, AuditView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView,
+    List, PauseView, ReasonView, RefusalView, RefusedView, ResponseCountView, ResponseView, SourceView, Status,
+    preview, show,
 };
 use crate::intake;
 use crate::levels::Levels;
@@ -173,7 +174,16 @@ impl Operator {
             paused: self.pauses().await?,
             safe_modes: self.safe_modes().await?,
             approvals_pending: self.approvals_pending().await?,
+            responses: self.ledger.response_counts().await?.into_iter().map(ResponseCountView::from).collect(),
         })
+    }
+
+    /// Response clocks that run, newest event first.
+    pub async fn responses(&self, after: Option<i64>, limit: u32) -> Result<List<ResponseView>, OperateError> {
+        let limit = limit.clamp(1, LIST_MAX);
+        let clocks = self.ledger.responses(Page { after, limit }).await?;
+        let next = (clocks.len() == limit as usize).then(|| clocks.last().map(|last| last.event.to_string())).flatten();
+        Ok(List { items: clocks.into_iter().map(ResponseView::from).collect(), next })
     }
 
     pub async fn pauses(&self) -> Result<Vec<PauseView>, OperateError> {
@@ -191,7 +201,14 @@ impl Operator {
 
     /// By kind and subject.
     pub async fn alerts(&self) -> Result<Vec<AlertView>, OperateError> {
-        Ok(self.ledger.alerts().await?.into_iter().map(AlertView::from).collect())
+        let live = self.revisions.current();
+        let settings = &live.config.alerts;
+        Ok(self.ledger.alerts().await?.into_iter().map(|alert| AlertView::new(alert, settings)).collect())
+    }
+
+    /// What applies to every kind of alert.
+    pub fn alert_rules(&self) -> Vec<AlertRuleView> {
+        AlertRuleView::all(&self.revisions.current().config.alerts)
     }
 
     /// Sources with accepted and rejected requests.

@@ -3,10 +3,10 @@
 use axum::Json;
 use serde::Deserialize;
 use serde_json::json;
-use utoipa::ToSchema;
+use utoipa::IntoParams;
 
-use super::{ApiResult, JsonBody};
-use crate::operate::commands::AlertRequest;
+use super::{ApiResult, JsonBody, LIMIT, QueryParams};
+use crate::operate::commands::{AlertRequest, TestAlertRequest};
 use crate::operate::operator::Operator;
 use crate::operate::views;
 
@@ -14,6 +14,30 @@ use crate::operate::views;
 #[utoipa::path(get, path = "/api/v1/alerts", responses((status = 200, body = Vec<views::AlertView>)))]
 pub(super) async fn list(operator: Operator) -> ApiResult<Vec<views::AlertView>> {
     Ok(Json(operator.alerts().await?))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResponsesQuery {
+    /// Continue after this cursor.
+    after: Option<i64>,
+    /// Maximum number of rows.
+    limit: Option<u32>,
+}
+
+/// Response clocks that run, newest event first.
+#[utoipa::path(get, path = "/api/v1/responses", params(ResponsesQuery), responses((status = 200, body = views::List<views::ResponseView>)))]
+pub(super) async fn responses(
+    operator: Operator,
+    QueryParams(query): QueryParams<ResponsesQuery>,
+) -> ApiResult<views::List<views::ResponseView>> {
+    Ok(Json(operator.responses(query.after, query.limit.unwrap_or(LIMIT)).await?))
+}
+
+/// What applies to every kind of alert: thresholds, hold times, severities.
+#[utoipa::path(get, path = "/api/v1/alerts/rules", responses((status = 200, body = Vec<views::AlertRuleView>)))]
+pub(super) async fn rules(operator: Operator) -> ApiResult<Vec<views::AlertRuleView>> {
+    Ok(Json(operator.alert_rules()))
 }
 
 /// Acknowledge an alert: a person handles it.
@@ -36,15 +60,11 @@ pub(super) async fn snooze(
     Ok(Json(operator.alerts().await?))
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct TestRequest {
-    #[serde(default)]
-    actor: String,
-}
-
 /// Send a test notice through the playbooks that handle alerts.
-#[utoipa::path(post, path = "/api/v1/alerts/test", request_body = TestRequest, responses((status = 200), (status = 409)))]
-pub(super) async fn test(operator: Operator, JsonBody(order): JsonBody<TestRequest>) -> ApiResult<serde_json::Value> {
-    Ok(Json(json!({ "playbooks": operator.test_alerts(&order.actor).await? })))
+#[utoipa::path(post, path = "/api/v1/alerts/test", request_body = TestAlertRequest, responses((status = 200), (status = 409)))]
+pub(super) async fn test(
+    operator: Operator,
+    JsonBody(order): JsonBody<TestAlertRequest>,
+) -> ApiResult<serde_json::Value> {
+    Ok(Json(json!({ "playbooks": operator.test_alerts(&order).await? })))
 }

@@ -38,6 +38,8 @@ use super::{
         endpoints::workers,
         stream::stream,
         alerts::list,
+        alerts::rules,
+        alerts::responses,
         alerts::acknowledge,
         alerts::snooze,
         alerts::test,

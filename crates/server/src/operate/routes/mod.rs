@@ -49,6 +49,8 @@ pub(crate) use jobs::moment;
 fn watch_routes() -> Router<Operator> {
     Router::new()
         .route("/alerts", get(alerts::list))
+        .route("/responses", get(alerts::responses))
+        .route("/alerts/rules", get(alerts::rules))
         .route("/alerts/acknowledge", post(alerts::acknowledge))
         .route("/alerts/snooze", post(alerts::snooze))
         .route("/alerts/test", post(alerts::test))

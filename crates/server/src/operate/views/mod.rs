@@ -15,6 +15,7 @@ mod job;
 mod keys;
 mod node;
 mod replay;
+mod response;
 mod shadow;
 mod shape;
 mod source;
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::access::{CallerView, LinkView, NewTokenView, SessionView, TokenView, UserView};
-pub use self::alert::AlertView;
+pub use self::alert::{AlertRuleView, AlertView};
 pub use self::approval::ApprovalView;
 pub use self::change::{AppliedView, RevisionDetail, RevisionView};
 pub use self::clash::{ChangeView, ClashView, VariantView};
@@ -45,6 +46,7 @@ pub use self::node::{
 };
 pub(crate) use self::replay::rate_text;
 pub use self::replay::{DestinationCalls, ForecastFailure, ReplayPreview, ReplayResult, ReplayView};
+pub use self::response::{ResponseCountView, ResponseView};
 pub use self::shadow::ShadowView;
 pub use self::shape::{NoticeView, ShapeFieldView, ShapeView};
 pub use self::source::{KeyAdvice, LatenessView, LifetimeView, LimitView, MappingWarningView, SourceDetail};

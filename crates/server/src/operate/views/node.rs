@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{SafeModeView, WaitingView, WarningView};
+use super::{ResponseCountView, SafeModeView, WaitingView, WarningView};
 
 /// Status of the node.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -29,6 +29,9 @@ pub struct Status {
     pub safe_modes: Vec<SafeModeView>,
     /// Pending approvals, at most 1,000.
     pub approvals_pending: u64,
+    /// Response clocks that run, by flow and state.
+    #[serde(default)]
+    pub responses: Vec<ResponseCountView>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

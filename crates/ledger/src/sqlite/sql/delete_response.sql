@@ -1,0 +1,1 @@
+DELETE FROM response_clock WHERE seq = ?1
