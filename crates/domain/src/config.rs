@@ -9,6 +9,7 @@ use crate::destination::Destination;
 use crate::flow::Flow;
 use crate::policy::Policy;
 use crate::template::Messages;
+use crate::trace::TraceSettings;
 use crate::worker::{Queue, Worker};
 
 /// Every flow, queue, worker and destination of one revision.
@@ -25,6 +26,8 @@ pub struct Config {
     pub policies: BTreeMap<String, Arc<Policy>>,
     /// How events become contacts; `None` if no contacts are kept.
     pub contacts: Option<Arc<ContactRules>>,
+    /// Where traces are sent.
+    pub traces: Option<TraceSettings>,
     /// Messages of `messaging.send_template`.
     pub messages: Messages,
 }

@@ -50,6 +50,7 @@ pub mod script;
 mod settle;
 pub mod template;
 pub mod time;
+pub mod trace;
 pub mod transition;
 mod undo;
 pub mod unit;

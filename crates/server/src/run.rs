@@ -14,7 +14,7 @@ use crate::admin_token::{self, AdminToken};
 use crate::change::install;
 use crate::change_follower::{ChangeFollower, Followers};
 use crate::clock::Clock;
-use crate::config::{self, EnvironmentThenFiles, Files, Noted, SecretSource};
+use crate::config::{self, EnvironmentThenFiles, Files, Noted, SecretSource, TraceEnvironment};
 use crate::observe::Metrics;
 use crate::pauses::AppliedPauses;
 use crate::revisions::{LoadedRevision, Revisions};
@@ -40,6 +40,8 @@ pub struct NodeSettings {
     pub keep: maintain::RetentionSettings,
     /// Limits of the scheduler's memory. Small values are for tests.
     pub scheduler: Limits,
+    /// What the environment says about traces.
+    pub trace_environment: TraceEnvironment,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -217,6 +219,9 @@ impl Listeners {
             scheduler: scheduler.clone(),
             intake: intake_context.clone(),
             paused,
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            trace_environment: settings.trace_environment.clone(),
         };
         let changes = ChangeFollower::new(ledger.clone(), followers);
         let handles = operate::NodeHandles {
@@ -286,6 +291,7 @@ impl Node {
         let listeners = Listeners::bind(&settings, &context, &scheduler, token).await?;
         let (intake, admin, operator) = (listeners.intake_address, listeners.admin_address, listeners.operator);
         let replays = operator.replay_batches();
+        let traces = context.metrics.traces.clone();
         let watch = Watch::new(&context, scheduler.clone(), listeners.intake_context);
         let (stop, stop_admin) = (watch::Sender::new(false), watch::Sender::new(false));
         let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, settings.scheduler);
@@ -299,6 +305,7 @@ impl Node {
                 tokio::spawn(listeners.changes.run(stop.subscribe())),
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
                 tokio::spawn(replays.run(stop.subscribe())),
+                tokio::spawn(traces.run(stop_admin.subscribe())),
                 tokio::spawn(watch.run(stop_admin.subscribe())),
                 tokio::spawn(maintain::stragglers::run(ledger.clone(), clock.clone(), requeued, stop.subscribe())),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock.clone(), settings.keep, stop.subscribe())),

@@ -31,6 +31,7 @@ use super::read::Files;
 use super::retry;
 use super::script::NeededRuntime;
 use super::secrets::{SecretSource, SecretStore};
+use super::traces;
 use super::worker::{self, ReadWorker};
 
 /// Result of compiling a configuration.
@@ -187,6 +188,9 @@ fn read_sections(diagnostics: &Diagnostics<'_>, documents: &[Document<'_>], name
         if let Some(section) = document.node.get("contacts").filter(|section| !section.is_null()) {
             contacts::read(report, section, names);
         }
+        if let Some(section) = document.node.get("traces").filter(|section| !section.is_null()) {
+            traces::read(report, section, names);
+        }
     }
     for (file, dead) in dead_letters {
         let report = diagnostics.report(file);
@@ -291,6 +295,7 @@ fn join(
     config.flows = flows.into_iter().map(|(name, flow)| (name, flow.value)).collect();
     config.messages = names.messages;
     config.contacts = names.contacts.map(|contacts| contacts.value.into_rules());
+    config.traces = names.traces.map(|traces| traces.value);
     config.policies = policy::join(names.policies);
     config.queues = names.queues.into_iter().map(|(name, queue)| (name, queue.value)).collect();
     config.destinations =

@@ -8,8 +8,8 @@ use super::pages::{POLICIES, STEPS};
 use super::table::{Absent, SectionSpec};
 use super::{
     answers, body, connector, connector_action, connector_failure, contacts, destination, destination_kinds, document,
-    event, failure_rules, field_mapping, flow, foreach, key, policy, queue, retry, safe_mode, step, trigger, verify,
-    worker,
+    event, failure_rules, field_mapping, flow, foreach, key, policy, queue, retry, safe_mode, step, traces, trigger,
+    verify, worker,
 };
 
 /// All section specs, in page order.
@@ -60,6 +60,7 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &contacts::IDENTIFIER,
         &contacts::SOURCE_TRUST,
         &contacts::FIELD_TRUST,
+        &traces::TRACES,
         &queue::QUEUE,
         &destination::DESTINATION,
         &destination::BREAKER,

@@ -17,6 +17,8 @@ use prometheus_client::registry::Registry;
 use sluice_domain::alert::Alert;
 
 use super::history::OpenMinute;
+use super::stages::Stages;
+use super::traces::Traces;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct IntakeLabels {
@@ -146,6 +148,10 @@ pub struct Inner {
     plain_names: Registry,
     /// What is written to the history.
     pub(crate) history: OpenMinute,
+    /// Spans, until they are exported.
+    pub(crate) traces: Traces,
+    /// Limits of log lines.
+    pub(crate) stages: Stages,
     pub intake_requests: Family<IntakeLabels, Counter>,
     /// From the request head to the response.
     pub intake_seconds: Histogram,
@@ -221,6 +227,8 @@ impl Metrics {
             registry: Registry::with_prefix("sluice"),
             plain_names: Registry::default(),
             history: OpenMinute::default(),
+            traces: Traces::default(),
+            stages: Stages::default(),
             intake_requests: Family::default(),
             intake_seconds: fast(),
             intake_bytes: Counter::default(),
@@ -312,6 +320,7 @@ impl Metrics {
         r.register("ledger_operations", "Operations of the ledger since the start", inner.ledger_operations.clone());
         r.register("ledger_queue", "Operations waiting for the writer", inner.ledger_queue.clone());
         r.register("ledger_wal_pages", "Pages in the write-ahead log", inner.ledger_wal_pages.clone());
+        r.register("trace_spans", "Spans, by what happened to them", inner.traces.counts());
         let plain = &mut inner.plain_names;
         plain.register("contact_attempts", "Attempts, over all destinations", inner.contact_attempts.clone());
         plain.register("idempotency_hits", "Duplicates, over all sources", inner.idempotency_hits.clone());

@@ -31,6 +31,7 @@ mod steps;
 mod straggler;
 mod strangers;
 mod throttled_partner;
+mod traces;
 mod tutorial;
 mod urls;
 mod waits;

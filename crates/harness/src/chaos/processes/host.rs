@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sluice_domain::time::Time;
+use sluice_domain::trace::SpanId;
 use sluice_ledger::Inspector;
 use sluice_server::root_key;
 
@@ -171,8 +172,7 @@ impl Host {
         let (found, lines) = (file.verify(|_, _| {})?, file.balance(Time(0))?);
         let broken =
             found.broken.into_iter().map(|broken| format!("{}. {}: {}", broken.number, broken.invariant, broken.row));
-        let attempts =
-            file.calls()?.into_iter().map(|tried| (sluice_domain::run::span(tried.job, tried.n), tried.outcome));
+        let attempts = file.calls()?.into_iter().map(|tried| (SpanId::of_attempt(tried.job, tried.n).0, tried.outcome));
         let counts = FileCounts {
             checks: found.checks,
             accepted: lines.iter().map(|line| line.accepted + line.duplicate).sum(),

@@ -147,7 +147,7 @@ impl JobView {
             dead_letter_queue: job.dead_letter_queue.clone(),
             result: job.result.as_deref().map(mask::value),
             revision: job.revision.to_string(),
-            trace: event.trace.clone(),
+            trace: event.trace_id().to_owned(),
         }
     }
 }
