@@ -290,8 +290,7 @@ impl Node {
         };
         let listeners = Listeners::bind(&settings, &context, &scheduler, token).await?;
         let (intake, admin, operator) = (listeners.intake_address, listeners.admin_address, listeners.operator);
-        let replays = operator.replay_batches();
-        let traces = context.metrics.traces.clone();
+        let (replays, traces) = (operator.replay_batches(), context.metrics.traces.clone());
         let watch = Watch::new(&context, scheduler.clone(), listeners.intake_context);
         let (stop, stop_admin) = (watch::Sender::new(false), watch::Sender::new(false));
         let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, settings.scheduler);

@@ -19,6 +19,15 @@ const DECISIONS_MAX: usize = 32_768;
 /// Spans of one trace that are collected. Later ones are dropped.
 const SPANS_OF_TRACE_MAX: usize = 256;
 
+/// What was decided about a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decision {
+    Dropped,
+    Kept,
+    /// Kept after its first spans had been dropped: those that are built again are exported.
+    KeptLate,
+}
+
 #[derive(Debug)]
 struct OpenTrace {
     since: Time,
@@ -35,7 +44,7 @@ pub struct TailSampler {
     order: VecDeque<TraceId>,
     spans_open: usize,
     /// Decisions, in two generations: the older one is dropped when the newer one is full.
-    decided: [HashMap<TraceId, bool>; 2],
+    decided: [HashMap<TraceId, Decision>; 2],
     not_sampled: u64,
 }
 
@@ -57,17 +66,18 @@ impl TailSampler {
         let decided = self.decision(trace);
         match decided {
             // The trace is exported, and with it the first form of this span.
-            Some(true) if span.rebuilt => return,
-            Some(true) => return kept.push(span),
-            Some(false) | None => {}
+            Some(Decision::Kept) if span.rebuilt => return,
+            Some(Decision::Kept | Decision::KeptLate) => return kept.push(span),
+            Some(Decision::Dropped) | None => {}
         }
         if is_in_share(trace, self.sampling.share) || self.is_remarkable(&span) {
             let collected = self.take(trace);
-            self.decide(trace, true);
+            let is_late = decided == Some(Decision::Dropped) && collected.is_empty();
+            self.decide(trace, if is_late { Decision::KeptLate } else { Decision::Kept });
             kept.extend(collected);
             return kept.push(span);
         }
-        if decided == Some(false) && !span.rebuilt {
+        if decided == Some(Decision::Dropped) && !span.rebuilt {
             self.not_sampled += 1;
             return;
         }
@@ -121,7 +131,7 @@ impl TailSampler {
         let Some(trace) = self.order.pop_front() else { return };
         if self.open.contains_key(&trace) {
             self.not_sampled += self.take(trace).len() as u64;
-            self.decide(trace, false);
+            self.decide(trace, Decision::Dropped);
         }
     }
 
@@ -131,17 +141,17 @@ impl TailSampler {
         spans
     }
 
-    fn decision(&self, trace: TraceId) -> Option<bool> {
+    fn decision(&self, trace: TraceId) -> Option<Decision> {
         self.decided.iter().find_map(|generation| generation.get(&trace)).copied()
     }
 
-    fn decide(&mut self, trace: TraceId, is_kept: bool) {
+    fn decide(&mut self, trace: TraceId, decision: Decision) {
         if self.decided[0].len() >= DECISIONS_MAX / 2 {
             self.decided.swap(0, 1);
             self.decided[0].clear();
         }
         self.decided[1].remove(&trace);
-        self.decided[0].insert(trace, is_kept);
+        self.decided[0].insert(trace, decision);
     }
 }
 
@@ -224,6 +234,13 @@ mod tests {
         sampler.add(rebuilt(3), Time(60_001), &mut kept);
         sampler.add(failed(3, 2), Time(60_002), &mut kept);
         assert_eq!(ids(&kept), [1, 2]);
+        kept.clear();
+        // It fails first, and the publishing span is built again afterwards.
+        sampler.add(span(4, 1), Time(60_003), &mut kept);
+        sampler.tick(Time(120_000));
+        sampler.add(failed(4, 2), Time(120_001), &mut kept);
+        sampler.add(rebuilt(4), Time(120_002), &mut kept);
+        assert_eq!(ids(&kept), [2, 1]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod drain;
 mod failures;
 mod intake;
 mod node_under_test;
+mod observe;
 mod phases;
 mod report;
 mod workload;
@@ -54,6 +55,8 @@ pub(crate) enum BenchKind {
     Drain,
     /// How much of its concurrency a destination keeps that fails 0, 10 and 30 % of its calls at random
     Failures,
+    /// What traces, log lines and scrapes cost
+    Observe,
     /// All of it but intake
     All,
 }
@@ -107,6 +110,7 @@ pub(crate) async fn run(settings: BenchSettings, status: StatusLine) -> Result<R
         keys: if wants(BenchKind::Keys) { Some(bench.keys().await?) } else { None },
         drain: if wants(BenchKind::Drain) { Some(bench.drain().await?) } else { None },
         failures: if wants(BenchKind::Failures) { bench.failures().await? } else { Vec::new() },
+        observe: if wants(BenchKind::Observe) { Some(bench.observe().await?) } else { None },
     };
     bench.status.clear();
     Ok(Report::new(&bench.settings, disk, figures))

@@ -13,7 +13,7 @@ use super::{Bench, Error};
 use crate::{Leads, LeadsTo, Memory};
 
 /// Address of the paused destination; nothing is sent to it.
-const UNUSED_URL: &str = "http://127.0.0.1:9";
+pub(super) const UNUSED_URL: &str = "http://127.0.0.1:9";
 /// Time between two effects while some are missing.
 const EFFECT_MAX: Duration = Duration::from_secs(60);
 /// Interval between two checks for them.
@@ -29,7 +29,7 @@ impl Bench {
     }
 
     /// Pauses the destination and writes `fill` events, while no node has the ledger open.
-    async fn prepare_ledger(&self, leads: &Leads, fill: u64) -> Result<(), Error> {
+    pub(super) async fn prepare_ledger(&self, leads: &Leads, fill: u64) -> Result<(), Error> {
         let clock = || Time::from(jiff::Timestamp::now());
         let root_key = sluice_server::root_key::find(&leads.data).map_err(|error| Error::Failed(error.to_string()))?;
         let ledger =

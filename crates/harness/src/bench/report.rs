@@ -13,6 +13,7 @@ const END_TO_END_FLOOR: f64 = 0.15;
 const KEYS_FLOOR: f64 = 0.9;
 const DRAIN_FLOOR: f64 = 0.9;
 const HELD_FLOOR: f64 = 0.9;
+const OBSERVED_FLOOR: f64 = 0.95;
 const MEMORY_MAX_KIB: u64 = 128 * 1024;
 
 /// Latency of answers, in milliseconds.
@@ -129,6 +130,25 @@ pub(crate) struct HeldConcurrency {
     pub calls_per_second: f64,
 }
 
+/// A node that is observed against one that is not.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Observe {
+    pub accept_off_per_second: f64,
+    pub accept_on_per_second: f64,
+    pub end_to_end_off_per_second: f64,
+    pub end_to_end_on_per_second: f64,
+    /// Spans that the receiver got.
+    pub spans: u64,
+    pub memory: Memory,
+}
+
+impl Observe {
+    fn shares(&self) -> (f64, f64) {
+        let accept = self.accept_on_per_second / self.accept_off_per_second;
+        (accept, self.end_to_end_on_per_second / self.end_to_end_off_per_second)
+    }
+}
+
 /// What was measured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Figures {
@@ -138,6 +158,7 @@ pub(crate) struct Figures {
     pub drain: Option<Drain>,
     /// By the share of failed calls; empty if not measured.
     pub failures: Vec<HeldConcurrency>,
+    pub observe: Option<Observe>,
 }
 
 impl Figures {
@@ -170,6 +191,10 @@ impl Figures {
         floors.extend(self.drain.map(|drain| at_least("drain of new events", drain.share(), DRAIN_FLOOR)));
         for held in &self.failures {
             floors.push(at_least(&format!("held, {} % failing", held.failure_percent), held.held, HELD_FLOOR));
+        }
+        if let Some((accept, end_to_end)) = self.observe.map(|observe| observe.shares()) {
+            floors.push(at_least("observed accept", accept, OBSERVED_FLOOR));
+            floors.push(at_least("observed end to end", end_to_end, OBSERVED_FLOOR));
         }
         floors
     }
@@ -290,6 +315,15 @@ fn failures_row(f: &mut fmt::Formatter<'_>, held: &HeldConcurrency) -> fmt::Resu
     row(f, &format!("{failure_percent} % random failures"), rate(*calls_per_second), &share)
 }
 
+fn observe_rows(f: &mut fmt::Formatter<'_>, observe: &Observe) -> fmt::Result {
+    let (accept, end_to_end) = observe.shares();
+    let of = |share: f64, off: f64| format!("{share:.2} of a node that is not observed ({})", rate(off));
+    row(f, "accept, observed", rate(observe.accept_on_per_second), &of(accept, observe.accept_off_per_second))?;
+    let shares = of(end_to_end, observe.end_to_end_off_per_second);
+    row(f, "end to end, observed", rate(observe.end_to_end_on_per_second), &shares)?;
+    row(f, "", String::new(), &format!("{} spans exported; {}", observe.spans, memory(&observe.memory)))
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Disk { rows_per_second: rows, flushes_per_second: flushes } = self.disk;
@@ -301,12 +335,13 @@ impl fmt::Display for Report {
         row(f, "bare SQLite, batches of 256", rate(rows), "the same rows, keys in sequence")?;
         row(f, "4 KiB append and flush", rate(flushes), &format!("{:.3} ms each", 1e3 / flushes))?;
         writeln!(f, "\nThe node, in turns with a bare server:")?;
-        let Figures { accept, end_to_end, keys, drain, failures } = &self.figures;
+        let Figures { accept, end_to_end, keys, drain, failures, observe } = &self.figures;
         accept.iter().try_for_each(|accept| accept_rows(f, accept, &self.disk))?;
         end_to_end.iter().try_for_each(|end| end_to_end_rows(f, end))?;
         keys.iter().try_for_each(|keys| keys_rows(f, keys))?;
         drain.iter().try_for_each(|drain| drain_rows(f, drain))?;
         failures.iter().try_for_each(|held| failures_row(f, held))?;
+        observe.iter().try_for_each(|observe| observe_rows(f, observe))?;
         writeln!(f)?;
         for floor in &self.floors {
             let word = if floor.reached { "reached" } else { "BELOW" };
@@ -354,6 +389,24 @@ mod tests {
         let text = report(349.0, 1024).to_string();
         assert!(text.contains("BELOW (at least 0.35)") && text.contains("0.17 of bare SQLite"), "{text}");
         assert!(report(349.99, 1024).to_string().contains("0.349   BELOW"), "not rounded up");
+    }
+
+    #[test]
+    fn observation_that_costs_more_than_a_twentieth_is_reported() {
+        let memory = Memory { resident_kib: 1, peak_kib: 1 };
+        let observe = |on| Observe {
+            accept_off_per_second: 100.0,
+            accept_on_per_second: on,
+            end_to_end_off_per_second: 10.0,
+            end_to_end_on_per_second: 9.6,
+            spans: 7,
+            memory,
+        };
+        let reached = |on| {
+            let floors = Figures { observe: Some(observe(on)), ..Figures::default() }.floors();
+            floors.into_iter().map(|floor| floor.reached).collect::<Vec<_>>()
+        };
+        assert_eq!((reached(96.0), reached(94.0)), (vec![true, true], vec![false, true]));
     }
 
     #[test]

@@ -41,6 +41,7 @@ mod status;
 mod stop;
 mod table;
 mod templates;
+mod top;
 mod up;
 mod user;
 mod verify;
@@ -90,6 +91,8 @@ pub enum NodeCommand {
     Alerts(alerts::Alerts),
     /// Show latencies of the last minutes, hours or days
     Latency(latency::Latency),
+    /// Show rates, depths, ages, latencies and gates live
+    Top(top::Top),
     /// Pause a source, a queue, a worker, a destination or replays; survives restarts
     Pause(control::Pause),
     /// Resume a paused target
@@ -147,6 +150,7 @@ impl NodeCommand {
             NodeCommand::Destinations(command) => command.run(),
             NodeCommand::Alerts(command) => command.run(),
             NodeCommand::Latency(command) => command.run(),
+            NodeCommand::Top(command) => command.run(),
             NodeCommand::Pause(command) => command.run(),
             NodeCommand::Resume(command) => command.run(),
             NodeCommand::Approvals(command) => command.run(),

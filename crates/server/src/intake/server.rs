@@ -266,6 +266,7 @@ impl Shared {
             match acceptance {
                 Acceptance::Accepted(accepted) => {
                     outcome = "accepted";
+                    self.context.metrics.events_accepted.get_or_create(&labels()).inc();
                     if accepted.quarantined {
                         self.context.metrics.quarantined.get_or_create(&labels()).inc();
                     }

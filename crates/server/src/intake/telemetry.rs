@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use hyper::{HeaderMap, Method, StatusCode};
 use sluice_domain::flow::Flow;
+use sluice_domain::mask;
 use sluice_domain::random::Random;
 use sluice_domain::trace::{EventTrace, Span, SpanId, SpanKind, TraceContext, TraceId};
 use sluice_ledger::{Acceptance, Duplicate, NewEvent};
@@ -117,7 +118,10 @@ impl IntakeContext {
                             .with("messaging.message.id", accepted.id.to_string())
                             .with("sluice.source", flow.source.clone())
                             .with("sluice.flow", flow.name.clone())
-                            .with("sluice.event.type", facts.event_type.clone())
+                            .with(
+                                "sluice.event.type",
+                                mask::text(&facts.event_type).chars().take(100).collect::<String>(),
+                            )
                             .with("sluice.key.hash", key())
                             .with("sluice.jobs", i64::try_from(facts.jobs).unwrap_or(i64::MAX))
                             .failed(facts.reason.clone());

@@ -6,8 +6,10 @@
 //! Never: decides anything.
 //! If the process dies here: some log lines, some spans and the counts since the start are lost; the ledger is authoritative.
 
+pub(crate) mod alert_rules;
 mod history;
 pub mod log;
+pub(crate) mod metric_table;
 pub(crate) mod metrics;
 mod stages;
 pub(crate) mod traces;

@@ -56,6 +56,7 @@ pub(crate) struct Stages {
     pub(crate) started: LineBudget,
     pub(crate) called: LineBudget,
     pub(crate) settled: LineBudget,
+    pub(crate) replayed: LineBudget,
 }
 
 #[cfg(test)]

@@ -29,7 +29,9 @@ pub(super) fn started(context: &WorkContext, loaded: &LoadedJob) {
     let waited = context.clock.ledger_time().since(job.created_at);
     if is_new {
         context.metrics.queue_wait(&job.worker, waited);
-        rebuild_publishing(context, event, &job.queue);
+        if context.metrics.traces.is_on() && !was_published_lately(context, event) {
+            rebuild_publishing(context, event, &job.queue);
+        }
     }
     if let Some(unlogged) = context.metrics.stages.started.take() {
         tracing::info!(
@@ -41,23 +43,27 @@ pub(super) fn started(context: &WorkContext, loaded: &LoadedJob) {
     }
 }
 
-/// Builds the publishing span of an event that the intake did not publish just now: before a restart, while traces were off, or
-/// by a schedule.
-fn rebuild_publishing(context: &WorkContext, event: &EventRecord, queue: &str) {
-    let traces = &context.metrics.traces;
-    if !traces.is_on() {
-        return;
-    }
+/// Whether the intake published the event just now: not before a restart, nor while traces were off, nor by a schedule.
+fn was_published_lately(context: &WorkContext, event: &EventRecord) -> bool {
     let is_recent = context.clock.ledger_time().since(event.persisted_at) < REBUILD_AFTER;
     let is_of_intake = context.revisions.current().config.flows.contains_key(&*event.flow);
-    if is_recent && is_of_intake && traces.was_on(event.persisted_at) {
-        return;
-    }
+    is_recent && is_of_intake && context.metrics.traces.was_on(event.persisted_at)
+}
+
+/// Builds the publishing span of an event again. It is exported if the first one was not.
+fn rebuild_publishing(context: &WorkContext, event: &EventRecord, queue: &str) {
     let trace = EventTrace::of(event);
     let took = event.persisted_at.since(event.received_at);
     let start = Duration::from_millis(u64::try_from(event.received_at.0).unwrap_or(0));
     let span = publishing(event, trace.published(event.id), queue);
-    traces.record(Span { parent: trace.parent, parent_is_remote: true, start, took, rebuilt: true, ..span });
+    context.metrics.traces.record(Span {
+        parent: trace.parent,
+        parent_is_remote: true,
+        start,
+        took,
+        rebuilt: true,
+        ..span
+    });
 }
 
 fn publishing(event: &EventRecord, context: TraceContext, queue: &str) -> Span {
@@ -65,7 +71,7 @@ fn publishing(event: &EventRecord, context: TraceContext, queue: &str) -> Span {
         .with("messaging.message.id", event.id.to_string())
         .with("sluice.source", event.source.clone())
         .with("sluice.flow", event.flow.clone())
-        .with("sluice.event.type", event.event_type.clone())
+        .with("sluice.event.type", shown(&event.event_type))
 }
 
 /// An event that a step emitted was accepted.
@@ -122,7 +128,7 @@ impl CallFacts {
     }
 }
 
-/// A name from a destination or a template, as it may be logged.
+/// A name from a sender, a destination or a template, as it may be logged.
 fn shown(text: &str) -> String {
     mask::text(text).chars().take(NAME_CHARACTERS_MAX).collect()
 }
@@ -155,7 +161,7 @@ pub(super) fn called(
     let span = Span::new(own, SpanKind::Client, format!("{} {}", facts.action, facts.destination))
         .with("sluice.destination", facts.destination.clone())
         .with("sluice.action", facts.action)
-        .with("sluice.step", facts.label.clone())
+        .with("sluice.step", shown(&facts.label))
         .with("sluice.job.id", facts.job.to_string())
         .with("sluice.event.id", event.id.to_string())
         .with("sluice.effect.key", facts.effect.clone())
@@ -163,7 +169,7 @@ pub(super) fn called(
         .with("sluice.outcome", outcome.as_str())
         .with_some("sluice.object", facts.object.clone())
         .with_some("sluice.record.id", record_id(outcome))
-        .failed(failed.map(|failure| failure.code.clone()));
+        .failed(failed.map(|failure| shown(&failure.code)));
     let span = Span {
         parent: Some(member.trace.context.span),
         links: first.into_iter().collect(),
@@ -226,9 +232,16 @@ pub(super) fn ended(context: &WorkContext, run: &JobRun, result: &RunResult, sta
     if !job.state.is_live() {
         context.metrics.job(&job.worker, job.state.as_str(), job.replays > 0);
     }
+    context.metrics.run(&job.worker, started.elapsed());
     log_end(context, run, job);
     if context.metrics.traces.is_on() {
-        context.metrics.traces.record(ended_now(run_span(context, run, job), started.elapsed()));
+        let span = run_span(context, run, job);
+        let is_first_failure = span.error.is_some() && span.links.is_empty();
+        context.metrics.traces.record(ended_now(span, started.elapsed()));
+        if is_first_failure {
+            // Under load the first spans of a trace are dropped before it fails.
+            rebuild_publishing(context, run.event(), &job.queue);
+        }
     }
 }
 
@@ -261,14 +274,14 @@ fn log_end(context: &WorkContext, run: &JobRun, job: &JobRecord) {
 fn run_span(context: &WorkContext, run: &JobRun, job: &JobRecord) -> Span {
     let (event, trace) = (run.event(), run.trace());
     let is_failed = matches!(job.state, JobState::Dead | JobState::Unknown | JobState::Retrying);
-    let code = job.failure.as_ref().filter(|_| is_failed).map(|failure| failure.code.clone());
+    let code = job.failure.as_ref().filter(|_| is_failed).map(|failure| shown(&failure.code));
     let span = Span::new(trace.context, SpanKind::Consumer, format!("process {}", job.queue));
     let span = messaging(span, "process", &job.queue)
         .with("messaging.message.id", event.id.to_string())
         .with("messaging.consumer.group.name", job.worker.clone())
         .with("sluice.source", event.source.clone())
         .with("sluice.flow", event.flow.clone())
-        .with("sluice.event.type", event.event_type.clone())
+        .with("sluice.event.type", shown(&event.event_type))
         .with("sluice.key.hash", key_hash(context, event))
         .with("sluice.entity.hash", context.revisions.pseudonyms().digested(&job.entity.to_string()))
         .with("sluice.job.id", job.id.to_string())

@@ -21,6 +21,7 @@ mod history;
 mod intake;
 mod messages;
 mod operating;
+mod personal_data;
 mod playbook;
 mod policies;
 mod prometheus;

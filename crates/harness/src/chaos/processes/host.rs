@@ -14,7 +14,7 @@ use sluice_server::root_key;
 use super::disk::{Disk, DiskKind};
 use super::{Commands, report};
 use crate::shifted_clock::set_offset;
-use crate::{Error, Leads, NodeProcess};
+use crate::{Error, Leads, NodeProcess, StartOptions};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::chaos) struct Task {
@@ -130,9 +130,8 @@ impl Host {
         match command {
             Command::Start => {
                 let Task { program, log, clock, .. } = &self.task;
-                let node =
-                    NodeProcess::start_with_clock(program, &self.leads.config, &self.leads.data, log, Some(clock))
-                        .await?;
+                let options = StartOptions { clock_offset: Some(clock), ..StartOptions::default() };
+                let node = NodeProcess::start(program, &self.leads.config, &self.leads.data, log, options).await?;
                 let token = node.token.expose().to_owned();
                 let up = Report::Up { intake: node.intake, admin: node.admin, token, process: node.id() };
                 self.node = Some(node);

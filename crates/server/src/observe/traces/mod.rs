@@ -18,7 +18,7 @@ use sluice_domain::trace::{Span, TraceSettings};
 use tokio::sync::watch;
 
 /// Spans that wait to be taken from the buffer.
-const BUFFER_MAX: usize = 32_768;
+const BUFFER_MAX: usize = 16_384;
 
 /// What happened to a span.
 #[derive(Clone, Copy, Debug)]

@@ -43,7 +43,7 @@ pub struct JobView {
     pub failure: Option<FailureView>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub dead_letter_queue: Option<String>,
-    /// Masked.
+    /// Masked. Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(value_type = Option<Object>)]
     pub result: Option<Value>,
