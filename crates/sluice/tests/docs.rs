@@ -215,7 +215,8 @@ fn every_metric_that_a_page_names_is_in_the_reference() {
     let known: BTreeSet<&str> =
         reference.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     assert!(known.len() > 30, "{known:?}");
-    for (path, page) in pages() {
+    // The changelog names former ones too.
+    for (path, page) in pages().into_iter().filter(|(path, _)| path != "CHANGELOG.md") {
         for word in page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
             // Tables of destinations begin so too.
             if word.starts_with("sluice_") && !["sluice_effects", "sluice_server"].contains(&word) {

@@ -13,3 +13,4 @@ mod guard;
 mod json_schema;
 mod mistakes;
 mod playbooks;
+mod traces;
