@@ -14,6 +14,7 @@ pub mod fuzz;
 mod http;
 mod hubspot;
 pub mod node_client;
+mod otlp;
 mod outbound;
 mod parameter;
 mod postgres;
@@ -42,6 +43,7 @@ use sluice_domain::time::Time;
 use tokio::time::Instant;
 
 pub use declared::RecordedAnswer;
+pub use otlp::{OtlpError, OtlpExporter};
 pub use outbound::OutboundSettings;
 use outbound::{Outbound, Request};
 pub use quota::Quota;

@@ -8,6 +8,7 @@ mod address;
 mod connection;
 mod counting_stream;
 mod dialer;
+mod h2;
 mod pool;
 pub(crate) mod retry_after;
 
@@ -31,6 +32,7 @@ pub(crate) use address::AddressScope;
 use address::{AddressRefused, refused_literal};
 use connection::Connection;
 use dialer::{ConnectError, Dialer};
+pub(crate) use h2::H2Connector;
 use pool::{Origin, Pool};
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("sluice/", env!("CARGO_PKG_VERSION")));

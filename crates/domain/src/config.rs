@@ -10,6 +10,7 @@ use crate::destination::Destination;
 use crate::flow::Flow;
 use crate::policy::Policy;
 use crate::template::Messages;
+use crate::trace::TraceSettings;
 use crate::worker::{Queue, Worker};
 
 /// Every flow, queue, worker and destination of one revision.
@@ -27,6 +28,8 @@ pub struct Config {
     /// How events become contacts; `None` if no contacts are kept.
     pub contacts: Option<Arc<ContactRules>>,
     pub alerts: AlertSettings,
+    /// Where traces are sent.
+    pub traces: Option<TraceSettings>,
     /// Messages of `messaging.send_template`.
     pub messages: Messages,
 }

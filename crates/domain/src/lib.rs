@@ -54,6 +54,7 @@ pub mod script;
 mod settle;
 pub mod template;
 pub mod time;
+pub mod trace;
 pub mod transition;
 mod undo;
 pub mod unit;

@@ -70,20 +70,30 @@ impl Memory {
     }
 }
 
+/// How a node is started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StartOptions<'a> {
+    /// Its wall clock is shifted by the milliseconds in this file.
+    pub clock_offset: Option<&'a Path>,
+    pub log_level: &'static str,
+}
+
+impl Default for StartOptions<'_> {
+    fn default() -> Self {
+        StartOptions { clock_offset: None, log_level: "warn" }
+    }
+}
+
 impl NodeProcess {
     /// Starts `program up` and waits until it listens. Appends its log to `log`.
-    pub(crate) async fn start(program: &Path, config: &Path, data: &Path, log: &Path) -> Result<NodeProcess, Error> {
-        NodeProcess::start_with_clock(program, config, data, log, None).await
-    }
-
-    /// Like [`NodeProcess::start`]; with `clock_offset`, its wall clock is shifted by the milliseconds in that file.
-    pub(crate) async fn start_with_clock(
+    pub(crate) async fn start(
         program: &Path,
         config: &Path,
         data: &Path,
         log: &Path,
-        clock_offset: Option<&Path>,
+        options: StartOptions<'_>,
     ) -> Result<NodeProcess, Error> {
+        let StartOptions { clock_offset, log_level } = options;
         let node_file = data.join("node.json");
         // A killed process leaves it behind.
         let _ = std::fs::remove_file(&node_file);
@@ -92,7 +102,9 @@ impl NodeProcess {
         let mut command = tokio::process::Command::new("sh");
         command.args(["-c", r#"trap '' XFSZ && exec "$0" "$@""#]).arg(program);
         // The environment may hold the settings of another node.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SLUICE_")) {
+        let is_setting =
+            |name: &OsStr| ["SLUICE_", "OTEL_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_setting(name)) {
             command.env_remove(name);
         }
         let start = match clock_offset {
@@ -103,7 +115,7 @@ impl NodeProcess {
         };
         let any_port = ANY_PORT.to_string();
         command
-            .args(["--log", "warn"])
+            .args(["--log", log_level])
             .args(start)
             .args(["--watch", "false", "--intake", &any_port, "--admin", &any_port, "--data"])
             .arg(data)

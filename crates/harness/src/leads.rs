@@ -9,6 +9,7 @@ use sluice_domain::time::Time;
 use sluice_domain::verify::{self, UnsignedRequest};
 
 use crate::{ANY_PORT, Error};
+use sluice_server::config::TraceEnvironment;
 use sluice_server::revisions::LoadedRevision;
 use sluice_server::run::{self, NodeSettings};
 use sluice_server::{intake, maintain, operate};
@@ -190,6 +191,7 @@ impl Leads {
             intake_settings: intake::IntakeSettings::default(),
             keep: maintain::RetentionSettings::default(),
             scheduler: Limits::default(),
+            trace_environment: TraceEnvironment::default(),
         }
     }
 

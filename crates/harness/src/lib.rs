@@ -20,7 +20,7 @@ use std::io;
 use std::net::SocketAddr;
 
 pub(crate) use api::Api;
-pub(crate) use child::{Memory, NodeProcess};
+pub(crate) use child::{Memory, NodeProcess, StartOptions};
 pub(crate) use leads::{Leads, LeadsTo, Sender};
 pub use status_line::StatusLine;
 

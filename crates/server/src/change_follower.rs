@@ -7,7 +7,10 @@ use std::time::Duration;
 use sluice_ledger::{Error, Ledger, Page};
 use tokio::sync::watch;
 
+use crate::clock::Clock;
+use crate::config::TraceEnvironment;
 use crate::intake::IntakeContext;
+use crate::observe::Metrics;
 use crate::pauses::{self, AppliedPauses};
 use crate::revisions::{LoadedRevision, Revisions};
 use crate::safe_mode::SafeModes;
@@ -25,6 +28,9 @@ pub struct ChangeFollower {
     scheduler: SchedulerHandle,
     intake: IntakeContext,
     paused: AppliedPauses,
+    clock: Clock,
+    metrics: Metrics,
+    trace_environment: TraceEnvironment,
     /// A revision that is compiled here and about to be activated.
     prepared: Arc<Mutex<Option<LoadedRevision>>>,
     /// The change sequence up to which everything is applied. Held while changes are applied.
@@ -39,11 +45,15 @@ pub(crate) struct Followers {
     pub scheduler: SchedulerHandle,
     pub intake: IntakeContext,
     pub paused: AppliedPauses,
+    pub clock: Clock,
+    pub metrics: Metrics,
+    pub trace_environment: TraceEnvironment,
 }
 
 impl ChangeFollower {
     pub(crate) fn new(ledger: Ledger, followers: Followers) -> ChangeFollower {
-        let Followers { revisions, safe_modes, scheduler, intake, paused } = followers;
+        let Followers { revisions, safe_modes, scheduler, intake, paused, clock, metrics, trace_environment } =
+            followers;
         ChangeFollower {
             ledger,
             revisions,
@@ -51,6 +61,9 @@ impl ChangeFollower {
             scheduler,
             intake,
             paused,
+            clock,
+            metrics,
+            trace_environment,
             prepared: Arc::default(),
             applied: Arc::default(),
         }
@@ -98,6 +111,7 @@ impl ChangeFollower {
         self.apply_revision().await?;
         let mut paused = self.paused.lock().await;
         let pauses = self.ledger.pauses().await?;
+        self.configure_traces();
         self.intake.set_paused(pauses::sources(&pauses));
         // A new worker may belong to a paused queue.
         let wanted = pauses::targets(&self.revisions.current().config, &pauses);
@@ -110,6 +124,12 @@ impl ChangeFollower {
         *paused = wanted;
         *applied = seq;
         Ok(())
+    }
+
+    fn configure_traces(&self) {
+        let current = self.revisions.current();
+        let settings = self.trace_environment.with_section(current.config.traces.as_ref());
+        self.metrics.traces.configure(settings, self.clock.ledger_time());
     }
 
     /// Keeps a revision that is compiled already, for the moment at which the ledger has it as the active one.

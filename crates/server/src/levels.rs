@@ -22,6 +22,7 @@ pub(crate) struct Levels {
     pub dead_letters: BTreeMap<String, u64>,
     /// Age of the oldest dead or unknown job of each dead-letter queue.
     pub oldest_dead_letters: Vec<(String, Duration)>,
+    pub unknown_outcomes: u64,
     /// State of the breaker of each destination: 0 closed, 1 half-open, 2 open.
     pub breakers: Vec<(String, u64)>,
     /// Destinations that are paused.
@@ -39,7 +40,9 @@ impl Levels {
         let oldest = ledger.oldest_jobs().await?;
         let queue_name = |queue: Option<&str>| queue.unwrap_or(NO_QUEUE).to_owned();
         let mut dead_letters: BTreeMap<String, u64> = BTreeMap::new();
+        let mut unknown_outcomes = 0;
         for total in ledger.job_totals().await? {
+            unknown_outcomes += if total.state == JobState::Unknown { total.count } else { 0 };
             if matches!(total.state, JobState::Dead | JobState::Unknown) {
                 *dead_letters.entry(queue_name(total.dead_letter_queue.as_deref())).or_default() += total.count;
             }
@@ -49,6 +52,7 @@ impl Levels {
             live: ledger.live_counts().await?,
             oldest: oldest.live.iter().map(|(worker, at)| (worker.to_string(), now.since(*at))).collect(),
             dead_letters,
+            unknown_outcomes,
             oldest_dead_letters: oldest
                 .dead_letters
                 .iter()

@@ -125,6 +125,14 @@ impl Replays {
         let Some(changed) = self.ledger.advance_replay(advance).await? else { return Ok(None) };
         let replayed = changed.len() as u64;
         self.metrics.replays.inc_by(replayed);
+        for (job, worker) in &changed {
+            if let Some(unlogged) = self.metrics.stages.replayed.take() {
+                tracing::info!(
+                    stage = "replayed", %job, %worker, replay = %id, actor = %record.actor, status = "queued", unlogged,
+                    "job replayed"
+                );
+            }
+        }
         self.scheduler.requeued(changed);
         if is_last {
             tracing::info!(replay = %id, "replay finished");

@@ -14,7 +14,7 @@ use crate::admin_token::{self, AdminToken};
 use crate::change::install;
 use crate::change_follower::{ChangeFollower, Followers};
 use crate::clock::Clock;
-use crate::config::{self, EnvironmentThenFiles, Files, Noted, SecretSource};
+use crate::config::{self, EnvironmentThenFiles, Files, Noted, SecretSource, TraceEnvironment};
 use crate::enrich::{self, Lookups};
 use crate::observe::Metrics;
 use crate::pauses::AppliedPauses;
@@ -43,6 +43,8 @@ pub struct NodeSettings {
     pub keep: maintain::RetentionSettings,
     /// Limits of the scheduler's memory. Small values are for tests.
     pub scheduler: Limits,
+    /// What the environment says about traces.
+    pub trace_environment: TraceEnvironment,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -221,6 +223,9 @@ impl Listeners {
             scheduler: scheduler.clone(),
             intake: intake_context.clone(),
             paused,
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            trace_environment: settings.trace_environment.clone(),
         };
         let changes = ChangeFollower::new(ledger.clone(), followers);
         let handles = operate::NodeHandles {
@@ -291,7 +296,7 @@ impl Node {
         };
         let listeners = Listeners::bind(&settings, &context, &scheduler, token).await?;
         let (intake, admin, operator) = (listeners.intake_address, listeners.admin_address, listeners.operator);
-        let replays = operator.replay_batches();
+        let (replays, traces) = (operator.replay_batches(), context.metrics.traces.clone());
         let payloads = Payloads::new(ledger.clone(), revisions.clone(), context.metrics.clone());
         let shadow = ShadowRun::new(ledger.clone(), revisions.clone());
         let watch = Watch::new(&context, scheduler.clone(), listeners.intake_context);
@@ -309,6 +314,7 @@ impl Node {
                 tokio::spawn(replays.run(stop.subscribe())),
                 tokio::spawn(payloads.run(stop.subscribe())),
                 tokio::spawn(shadow.run(stop.subscribe())),
+                tokio::spawn(traces.run(stop_admin.subscribe())),
                 tokio::spawn(watch.run(stop_admin.subscribe())),
                 tokio::spawn(maintain::stragglers::run(ledger.clone(), clock.clone(), requeued, stop.subscribe())),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock.clone(), settings.keep, stop.subscribe())),

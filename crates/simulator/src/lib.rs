@@ -9,6 +9,7 @@
 //! - [`Postgres`]: a real PostgreSQL cluster, and a relay that can drop its connections.
 //! - [`Slack`]: Web API, incoming webhook and message history.
 //! - [`Smtp`]: mail server that stores accepted mail and can fail at any step of a session.
+//! - [`Collector`]: receiver of OpenTelemetry traces, over gRPC and HTTP.
 //! - [`faults`]: fault plans as data; the same plan works on every server.
 //! - [`traffic`]: seeded webhook traffic, without an HTTP client.
 //! - [`load`]: load generator over HTTP, restricted to loopback.
@@ -32,6 +33,7 @@ pub mod faults;
 pub mod hubspot;
 mod inspect;
 pub mod load;
+pub mod otlp;
 pub mod postgres;
 mod reply;
 mod rng;
@@ -47,6 +49,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use faults::{Everything, Fault, FaultPlan};
 pub use hubspot::{Hubspot, HubspotSettings};
+pub use otlp::Collector;
 pub use postgres::Postgres;
 pub use salesforce::{Salesforce, SalesforceSettings};
 pub use sink::{Sink, SinkSettings};

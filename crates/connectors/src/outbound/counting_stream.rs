@@ -27,13 +27,13 @@ impl Written {
 }
 
 #[derive(Debug)]
-pub(super) struct CountingStream {
+pub(crate) struct CountingStream {
     stream: Stream,
     written: Written,
 }
 
 impl CountingStream {
-    pub fn new(stream: Stream) -> (CountingStream, Written) {
+    pub(super) fn new(stream: Stream) -> (CountingStream, Written) {
         let written = Written::default();
         (CountingStream { stream, written: written.clone() }, written)
     }

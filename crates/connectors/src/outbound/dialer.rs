@@ -60,7 +60,8 @@ impl Dialer {
         Connection::over(stream, self.headers_max).await.map_err(|error| ConnectError::Network(root_cause(&error)))
     }
 
-    async fn stream(&self, origin: &Origin, authority: &str) -> Result<Stream, ConnectError> {
+    /// The stream of a connection, after TLS.
+    pub async fn stream(&self, origin: &Origin, authority: &str) -> Result<Stream, ConnectError> {
         let uri = Uri::try_from(authority).map_err(|error| ConnectError::Unknown(error.to_string()))?;
         let mut connector = match origin.scope {
             AddressScope::Public => self.public.clone(),

@@ -10,7 +10,7 @@ use super::guard::Guarded;
 use super::item::StepItem;
 use super::settle::AttemptResult;
 use super::{CallBatch, Command, DenialKind, JobRun, Recording, RunContext, StepCall, Waiting};
-use crate::job::{EffectState, JobId, Term};
+use crate::job::{EffectState, Term};
 use crate::mutant::Mutant;
 use crate::ops::{AttemptSettlement, Begin, BeginResult, CappedBeginResult, Skip};
 use crate::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
@@ -274,15 +274,10 @@ impl JobRun {
         }
     }
 
-    /// The trace of the event continues; each attempt is a span of its own.
+    /// Each attempt is a span of its own.
     pub(super) fn traceparent(&self) -> String {
-        format!("00-{}-{:016x}-01", self.event.trace, span(self.job.id, self.job.attempts_total + 1))
+        self.trace.call(self.job.id, self.job.attempts_total + 1).to_string()
     }
-}
-
-/// The span id of the n-th attempt of a job.
-pub fn span(job: JobId, n: u32) -> u64 {
-    ((job.0 as u64).rotate_left(20) ^ u64::from(n)).max(1)
 }
 
 /// The failure of an attempt that was given up after its time-out.

@@ -40,11 +40,12 @@ use crate::record::{EffectRecord, EventBody, EventRecord, JobRecord};
 use crate::settle::NextAction;
 use crate::template::{Scope, TemplateProblem};
 use crate::time::Time;
+use crate::trace::RunTrace;
 use crate::transition::run_seed;
 use crate::unit::format_duration;
 use crate::worker::{Step, Worker};
 use attempt::Attempt;
-pub use attempt::{span, timed_out};
+pub use attempt::timed_out;
 use effects::JobEffects;
 pub use forecast::{Forecast, ForecastCall, ReplayPlan, forecast};
 use group::Offer;
@@ -97,6 +98,7 @@ pub struct JobRun {
     write: Option<ContactWrite>,
     waiting: Waiting,
     notices: Vec<Notice>,
+    trace: RunTrace,
 }
 
 /// The command that a run waits for, with what it needs to continue.
@@ -152,6 +154,7 @@ impl JobRun {
         let intent = effects.iter().find(begun).cloned();
         let effects = JobEffects::new(event.id, &job.worker, effects);
         Box::new(JobRun {
+            trace: RunTrace::new(&event, &job),
             random: Random::seeded(run_seed(job.id, job.attempts_total, event.received_at)),
             intent,
             compared: effects.rechecking(),
@@ -246,6 +249,11 @@ impl JobRun {
     /// The job as this run knows it.
     pub fn job(&self) -> &JobRecord {
         &self.job
+    }
+
+    /// The span of this run.
+    pub fn trace(&self) -> RunTrace {
+        self.trace
     }
 
     /// The event of the job.

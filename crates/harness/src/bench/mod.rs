@@ -13,6 +13,7 @@ mod failures;
 mod history;
 mod intake;
 mod node_under_test;
+mod observe;
 mod phases;
 mod report;
 mod workload;
@@ -60,6 +61,8 @@ pub(crate) enum BenchKind {
     Contacts,
     /// How fast a new configuration is applied to stored requests (`plan --history`)
     History,
+    /// What traces, log lines and scrapes cost
+    Observe,
     /// All of it but intake and history
     All,
 }
@@ -115,6 +118,7 @@ pub(crate) async fn run(settings: BenchSettings, status: StatusLine) -> Result<R
         history: if kind == BenchKind::History { Some(bench.history().await?) } else { None },
         failures: if wants(BenchKind::Failures) { bench.failures().await? } else { Vec::new() },
         contacts: if wants(BenchKind::Contacts) { Some(bench.contacts().await?) } else { None },
+        observe: if wants(BenchKind::Observe) { Some(bench.observe().await?) } else { None },
     };
     bench.status.clear();
     Ok(Report::new(&bench.settings, disk, figures))

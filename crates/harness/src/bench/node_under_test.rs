@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::NodeHost;
-use crate::{Api, Error, Leads, Memory, NodeProcess};
+use crate::{Api, Error, Leads, Memory, NodeProcess, StartOptions};
 use sluice_server::run::Node;
 
 /// Shutdown timeout of a node in this process.
@@ -19,9 +19,24 @@ pub(super) enum NodeUnderTest {
 
 impl NodeUnderTest {
     pub(super) async fn start(host: &NodeHost, leads: &Leads, log: &Path) -> Result<NodeUnderTest, Error> {
+        NodeUnderTest::start_with(host, leads, log, StartOptions::default()).await
+    }
+
+    /// Starts a node that logs every stage of an event.
+    pub(super) async fn start_logging(host: &NodeHost, leads: &Leads, log: &Path) -> Result<NodeUnderTest, Error> {
+        NodeUnderTest::start_with(host, leads, log, StartOptions { log_level: "info", ..StartOptions::default() }).await
+    }
+
+    async fn start_with(
+        host: &NodeHost,
+        leads: &Leads,
+        log: &Path,
+        options: StartOptions<'_>,
+    ) -> Result<NodeUnderTest, Error> {
         match host {
             NodeHost::Process(program) => {
-                Ok(NodeUnderTest::Process(NodeProcess::start(program, &leads.config, &leads.data, log).await?))
+                let node = NodeProcess::start(program, &leads.config, &leads.data, log, options).await?;
+                Ok(NodeUnderTest::Process(node))
             }
             NodeHost::InProcess => {
                 let builder = tokio::runtime::Builder::new_multi_thread().enable_all().build();

@@ -15,6 +15,7 @@ const DRAIN_FLOOR: f64 = 0.9;
 const HELD_FLOOR: f64 = 0.9;
 const CONTACTS_FLOOR: f64 = 0.85;
 const HISTORY_PER_MINUTE: f64 = 100_000.0;
+const OBSERVED_FLOOR: f64 = 0.95;
 const MEMORY_MAX_KIB: u64 = 128 * 1024;
 
 /// Latency of answers, in milliseconds.
@@ -161,6 +162,25 @@ pub(crate) struct Contacts {
     pub memory: Memory,
 }
 
+/// A node that is observed against one that is not.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Observe {
+    pub accept_off_per_second: f64,
+    pub accept_on_per_second: f64,
+    pub end_to_end_off_per_second: f64,
+    pub end_to_end_on_per_second: f64,
+    /// Spans that the receiver got.
+    pub spans: u64,
+    pub memory: Memory,
+}
+
+impl Observe {
+    fn shares(&self) -> (f64, f64) {
+        let accept = self.accept_on_per_second / self.accept_off_per_second;
+        (accept, self.end_to_end_on_per_second / self.end_to_end_off_per_second)
+    }
+}
+
 /// What was measured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Figures {
@@ -172,6 +192,7 @@ pub(crate) struct Figures {
     /// By the share of failed calls; empty if not measured.
     pub failures: Vec<HeldConcurrency>,
     pub contacts: Option<Contacts>,
+    pub observe: Option<Observe>,
 }
 
 impl Figures {
@@ -216,6 +237,10 @@ impl Figures {
         if let Some(contacts) = &self.contacts {
             floors.push(at_least("accept with contacts", contacts.accept.share(), CONTACTS_FLOOR));
             floors.push(at_least("end to end with contacts", contacts.end_to_end.share(), CONTACTS_FLOOR));
+        }
+        if let Some((accept, end_to_end)) = self.observe.map(|observe| observe.shares()) {
+            floors.push(at_least("observed accept", accept, OBSERVED_FLOOR));
+            floors.push(at_least("observed end to end", end_to_end, OBSERVED_FLOOR));
         }
         floors
     }
@@ -351,6 +376,15 @@ fn contacts_rows(f: &mut fmt::Formatter<'_>, contacts: &Contacts) -> fmt::Result
     row(f, "", String::new(), &memory(&contacts.memory))
 }
 
+fn observe_rows(f: &mut fmt::Formatter<'_>, observe: &Observe) -> fmt::Result {
+    let (accept, end_to_end) = observe.shares();
+    let of = |share: f64, off: f64| format!("{share:.2} of a node that is not observed ({})", rate(off));
+    row(f, "accept, observed", rate(observe.accept_on_per_second), &of(accept, observe.accept_off_per_second))?;
+    let shares = of(end_to_end, observe.end_to_end_off_per_second);
+    row(f, "end to end, observed", rate(observe.end_to_end_on_per_second), &shares)?;
+    row(f, "", String::new(), &format!("{} spans exported; {}", observe.spans, memory(&observe.memory)))
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Disk { rows_per_second: rows, flushes_per_second: flushes } = self.disk;
@@ -362,7 +396,7 @@ impl fmt::Display for Report {
         row(f, "bare SQLite, batches of 256", rate(rows), "the same rows, keys in sequence")?;
         row(f, "4 KiB append and flush", rate(flushes), &format!("{:.3} ms each", 1e3 / flushes))?;
         writeln!(f, "\nThe node, in turns with a bare server:")?;
-        let Figures { accept, end_to_end, keys, drain, history, failures, contacts } = &self.figures;
+        let Figures { accept, end_to_end, keys, drain, history, failures, contacts, observe } = &self.figures;
         accept.iter().try_for_each(|accept| accept_rows(f, accept, &self.disk))?;
         end_to_end.iter().try_for_each(|end| end_to_end_rows(f, end))?;
         keys.iter().try_for_each(|keys| keys_rows(f, keys))?;
@@ -370,6 +404,7 @@ impl fmt::Display for Report {
         history.iter().try_for_each(|history| history_rows(f, history))?;
         failures.iter().try_for_each(|held| failures_row(f, held))?;
         contacts.iter().try_for_each(|contacts| contacts_rows(f, contacts))?;
+        observe.iter().try_for_each(|observe| observe_rows(f, observe))?;
         writeln!(f)?;
         for floor in &self.floors {
             let word = if floor.reached { "reached" } else { "BELOW" };
@@ -417,6 +452,24 @@ mod tests {
         let text = report(349.0, 1024).to_string();
         assert!(text.contains("BELOW (at least 0.35)") && text.contains("0.17 of bare SQLite"), "{text}");
         assert!(report(349.99, 1024).to_string().contains("0.349   BELOW"), "not rounded up");
+    }
+
+    #[test]
+    fn observation_that_costs_more_than_a_twentieth_is_reported() {
+        let memory = Memory { resident_kib: 1, peak_kib: 1 };
+        let observe = |on| Observe {
+            accept_off_per_second: 100.0,
+            accept_on_per_second: on,
+            end_to_end_off_per_second: 10.0,
+            end_to_end_on_per_second: 9.6,
+            spans: 7,
+            memory,
+        };
+        let reached = |on| {
+            let floors = Figures { observe: Some(observe(on)), ..Figures::default() }.floors();
+            floors.into_iter().map(|floor| floor.reached).collect::<Vec<_>>()
+        };
+        assert_eq!((reached(96.0), reached(94.0)), (vec![true, true], vec![false, true]));
     }
 
     #[test]

@@ -187,7 +187,7 @@ impl Store {
                 .any(|result| written_record(result).as_deref() == Some(id))
         };
         let matches = |event: &&super::EventRow| match lookup {
-            EventLookup::Trace(id) => event.new.trace == *id,
+            EventLookup::Trace(id) => event.record.trace_id() == id,
             EventLookup::Record(id) => wrote(event, id),
         };
         self.events.values().rev().filter(matches).map(|event| event.seq).collect()

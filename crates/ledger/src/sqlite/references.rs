@@ -39,7 +39,7 @@ impl Batch<'_, '_> {
         for seq in self.events_of(reference)?.into_iter().rev() {
             let stored: Option<String> =
                 self.cached(include_str!("sql/event_trace.sql"))?.query_row([seq], |row| row.get(0)).optional()?;
-            found.extend(stored.filter(|stored| stored == trace).map(|_| seq));
+            found.extend(stored.filter(|stored| stored.split('-').next() == Some(trace)).map(|_| seq));
         }
         Ok(found)
     }

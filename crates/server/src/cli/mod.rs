@@ -47,6 +47,7 @@ mod status;
 mod stop;
 mod table;
 mod templates;
+mod top;
 mod trial;
 mod up;
 mod user;
@@ -99,6 +100,8 @@ pub enum NodeCommand {
     Responses(responses::Responses),
     /// Show latencies of the last minutes, hours or days
     Latency(latency::Latency),
+    /// Show rates, depths, ages, latencies and gates live
+    Top(top::Top),
     /// Pause a source, a queue, a worker, a destination or replays; survives restarts
     Pause(control::Pause),
     /// Resume a paused target
@@ -165,6 +168,7 @@ impl NodeCommand {
             NodeCommand::Alerts(command) => command.run(),
             NodeCommand::Responses(command) => command.run(),
             NodeCommand::Latency(command) => command.run(),
+            NodeCommand::Top(command) => command.run(),
             NodeCommand::Pause(command) => command.run(),
             NodeCommand::Resume(command) => command.run(),
             NodeCommand::Approvals(command) => command.run(),

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use super::{CliError, data_directory, exit, flow, up, user};
 use crate::admin_token::{self, AdminToken, AdminTokenError};
 use crate::clock::Clock;
-use crate::config::{EnvironmentThenFiles, SecretStore};
+use crate::config::{EnvironmentThenFiles, SecretStore, TraceEnvironment};
 use crate::operate::{AdminServer, AdminSettings, Operator};
 use crate::revisions::LoadedRevision;
 use crate::run::{NODE_FILE, NodeSettings};
@@ -179,6 +179,7 @@ impl NodeArgs {
             intake_settings: intake::IntakeSettings::default(),
             keep: maintain::RetentionSettings::default(),
             scheduler: Limits::default(),
+            trace_environment: TraceEnvironment::default(),
         };
         // Without a valid configuration, events and jobs can still be shown and changed.
         let live = match flow::load(&self.config) {

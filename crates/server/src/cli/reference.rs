@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Arg, Command};
 
 use super::{CliError, exit, print};
+use crate::observe::{alert_rules, metric_table};
 use crate::{config, operate};
 
 /// Print a reference page, or compare one with this build
@@ -34,6 +35,10 @@ enum Page {
     Expressions,
     /// Policies and safe mode, in Markdown
     Policies,
+    /// Metrics, in Markdown
+    Metrics,
+    /// Alert rules for Prometheus, in YAML
+    AlertRules,
     /// Commands and flags, in Markdown
     Cli,
     /// Admin API, as OpenAPI in JSON
@@ -69,6 +74,8 @@ impl Reference {
             Page::Actions => config::actions(),
             Page::Expressions => config::expressions(),
             Page::Policies => config::policies(),
+            Page::Metrics => metric_table::reference(),
+            Page::AlertRules => alert_rules::rules(),
             Page::Cli => cli(program),
             Page::Api => operate::openapi(),
             Page::Schema => print::pretty(&config::editor_schema()),

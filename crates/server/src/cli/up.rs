@@ -132,6 +132,7 @@ impl Up {
                 ..Default::default()
             },
             scheduler: Limits::default(),
+            trace_environment: config::TraceEnvironment::of_process(),
             config: self.config.clone(),
         };
         let data = settings.data.clone();

@@ -35,6 +35,7 @@ use super::respond_within::{self, FlowResponse};
 use super::retry;
 use super::script::NeededRuntime;
 use super::secrets::{SecretSource, SecretStore};
+use super::traces;
 use super::worker::{self, ReadWorker};
 
 /// Result of compiling a configuration.
@@ -229,6 +230,9 @@ fn read_sections(diagnostics: &Diagnostics<'_>, documents: &[Document<'_>], name
         if let Some(section) = document.node.get("alerts").filter(|section| !section.is_null()) {
             alerts::read(report, section, names);
         }
+        if let Some(section) = document.node.get("traces").filter(|section| !section.is_null()) {
+            traces::read(report, section, names);
+        }
     }
     for (file, dead) in dead_letters {
         let report = diagnostics.report(file);
@@ -334,6 +338,7 @@ fn join(
     config.messages = names.messages;
     config.contacts = names.contacts.map(|contacts| contacts.value.into_rules());
     config.alerts = names.alerts.map(|alerts| alerts.value.into_settings()).unwrap_or_default();
+    config.traces = names.traces.map(|traces| traces.value);
     config.policies = policy::join(names.policies);
     config.queues = names.queues.into_iter().map(|(name, queue)| (name, queue.value)).collect();
     config.destinations =

@@ -7,6 +7,7 @@ use sluice_domain::destination::Destination;
 use sluice_domain::policy::Policy;
 use sluice_domain::retry::RetryPolicy;
 use sluice_domain::template::Messages;
+use sluice_domain::trace::TraceSettings;
 use sluice_domain::worker::Queue;
 
 use super::alerts::ReadAlerts;
@@ -50,6 +51,7 @@ pub(super) struct Declarations {
     pub(super) policies: BTreeMap<String, Placed<Option<Arc<Policy>>>>,
     pub(super) contacts: Option<Placed<ReadContacts>>,
     pub(super) alerts: Option<Placed<ReadAlerts>>,
+    pub(super) traces: Option<Placed<TraceSettings>>,
     /// Default retry policy.
     pub(super) retry: Option<Placed<RetryPolicy>>,
     pub(super) messages: Messages,

@@ -369,7 +369,7 @@ fn read_signer(fields: &Fields<'_, '_>, node: &YamlNode) -> Option<Verifier> {
     }
 }
 
-fn read_headers(report: Report<'_>, node: &YamlNode) -> Vec<(String, SecretValue)> {
+pub(super) fn read_headers(report: Report<'_>, node: &YamlNode) -> Vec<(String, SecretValue)> {
     let Some(entries) = node.entries() else {
         report.error(node.span, "wrong-type", format!("`headers` must be a map, found {}", node.describe()));
         return vec![];

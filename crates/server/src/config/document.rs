@@ -33,6 +33,11 @@ pub(super) static DOCUMENT: SectionSpec = SectionSpec {
         ),
         key("contacts", ValueType::Table("contacts"), "Keeps one contact for each person; at most one such section."),
         key("alerts", ValueType::Table("alerts"), "Tunes alerts and sends them; at most one such section."),
+        key(
+            "traces",
+            ValueType::Table("traces"),
+            "Sends traces to a receiver of OpenTelemetry; at most one such section.",
+        ),
     ],
     later: &[],
     rules: &[],
@@ -49,12 +54,12 @@ pub(super) static POLICY: SectionSpec = SectionSpec {
 /// Keys that determine a worker.
 const WORK: [&str; 3] = ["consumes", "on", "schedule"];
 /// Keys of sections.
-const SECTIONS: [&str; 5] = ["queues", "destinations", "policies", "contacts", "alerts"];
+const SECTIONS: [&str; 6] = ["queues", "destinations", "policies", "contacts", "traces", "alerts"];
 /// Keys that determine a document of a connector.
 const CONNECTORS: [&str; 2] = ["connector", "answers"];
 /// Keys that determine the kind of a document, for hints.
-const KINDS: [&str; 9] =
-    ["triggers", "consumes", "schedule", "queues", "destinations", "policies", "contacts", "alerts", "retry"];
+const KINDS: [&str; 10] =
+    ["triggers", "consumes", "schedule", "queues", "destinations", "policies", "contacts", "alerts", "traces", "retry"];
 /// Keys of flows and workers that do not determine the kind.
 const MARKS: [&str; 5] = ["steps", "run", "event", "responses", "concurrency"];
 

@@ -9,7 +9,7 @@ use super::table::{Absent, SectionSpec};
 use super::{
     alerts, answers, body, connector, connector_action, connector_failure, contacts, destination, destination_kinds,
     document, event, failure_rules, field_mapping, flow, foreach, key, notify, policy, queue, respond_within, retry,
-    safe_mode, step, trigger, verify, worker,
+    safe_mode, step, traces, trigger, verify, worker,
 };
 
 /// All section specs, in page order.
@@ -65,6 +65,7 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &alerts::ALERT_RULE,
         &alerts::DIGEST,
         &notify::CHANNEL,
+        &traces::TRACES,
         &queue::QUEUE,
         &destination::DESTINATION,
         &destination::BREAKER,

@@ -23,14 +23,13 @@ mod rows;
 mod server;
 mod settings;
 mod slack;
+mod telemetry;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use sluice_domain::job::JobId;
-use sluice_domain::random::Random;
 use sluice_ledger::Ledger;
 
 use crate::clock::Clock;
@@ -60,7 +59,7 @@ pub struct IntakeContext {
     limits: Arc<RateLimiter>,
     refusals: Arc<Refusals>,
     paused: Arc<ArcSwap<HashSet<String>>>,
-    traces: Arc<Traces>,
+    ids: Arc<telemetry::Ids>,
     scheduler: Arc<OnceLock<schedule::SchedulerHandle>>,
 }
 
@@ -74,7 +73,7 @@ impl IntakeContext {
             limits: Arc::default(),
             refusals: Arc::default(),
             paused: Arc::default(),
-            traces: Arc::new(Traces::new()),
+            ids: Arc::new(telemetry::Ids::new()),
             scheduler: Arc::default(),
         }
     }
@@ -107,24 +106,5 @@ impl IntakeContext {
     /// Recent rejections by source and code.
     pub fn refused_lately(&self) -> Vec<(String, &'static str, Lately)> {
         self.refusals.lately(self.clock.wall())
-    }
-}
-
-/// Generates trace ids: unique, not secret.
-#[derive(Debug)]
-struct Traces {
-    seed: u64,
-    next: AtomicU64,
-}
-
-impl Traces {
-    fn new() -> Traces {
-        use std::hash::{BuildHasher, RandomState};
-        Traces { seed: RandomState::new().hash_one(0u64), next: AtomicU64::new(0) }
-    }
-
-    fn fresh(&self) -> String {
-        let mut random = Random::seeded(self.seed ^ self.next.fetch_add(1, Ordering::Relaxed).rotate_left(32));
-        format!("{:016x}{:016x}", random.next_u64().max(1), random.next_u64())
     }
 }

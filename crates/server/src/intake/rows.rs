@@ -25,7 +25,7 @@ impl IntakeContext {
         if payload.to_string().len() as u64 > flow.body_bytes_max {
             return Err(too_large(flow.body_bytes_max));
         }
-        let trace = self.traces.fresh();
+        let trace = self.ids.trace().to_string();
         let arrival = RequestMeta {
             received_at,
             verified_by: Some(verified_by),

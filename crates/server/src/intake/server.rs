@@ -31,6 +31,7 @@ use super::receive::{BodyLimits, BodyMemory, ReceivedBody};
 use super::refused::Refused;
 use super::settings::IntakeSettings;
 use super::slack;
+use super::telemetry::{EventFacts, RequestTrace, WrittenEvents};
 use crate::observe::metrics::SourceLabels;
 use crate::revisions::LoadedRevision;
 
@@ -55,6 +56,7 @@ struct Arrived<'a> {
     body: &'a [u8],
     received_at: Time,
     caller: &'a Caller,
+    trace: &'a RequestTrace,
 }
 
 impl IntakeServer {
@@ -155,15 +157,18 @@ impl Shared {
             self.context.metrics.refused("", problem.code, started.elapsed());
             return problem.response();
         };
-        let flow = flow.clone();
-        match self.take(&live, &flow, request, &caller).await {
+        let (flow, method) = (flow.clone(), request.method().clone());
+        let trace = self.context.trace(request.headers());
+        match self.take(&live, &flow, request, &caller, &trace).await {
             Ok((outcome, response)) => {
                 self.context.metrics.intake(&flow.source, outcome, started.elapsed());
+                self.context.observe_request(&flow, &method, &trace, Ok((response.status(), outcome)));
                 response
             }
             Err(problem) => {
                 let problem = if flow.verify.is_some() { self.charge(&caller, problem) } else { problem };
                 self.context.metrics.refused(&flow.source, problem.code, started.elapsed());
+                self.context.observe_request(&flow, &method, &trace, Err(&problem));
                 self.refuse(&flow, &caller, &problem);
                 problem.response()
             }
@@ -176,13 +181,14 @@ impl Shared {
         flow: &Flow,
         request: Request<Incoming>,
         caller: &Caller,
+        trace: &RequestTrace,
     ) -> Result<(&'static str, Response<Full<Bytes>>), HttpProblem> {
         let received_at = self.context.clock.ledger_time();
         self.admit(flow, caller, &request)?;
         check_headers(flow, request.headers())?;
         let (head, body) = request.into_parts();
         let body = self.receive(flow, body, caller).await?;
-        let arrived = Arrived { head: &head, body: &body.bytes, received_at, caller };
+        let arrived = Arrived { head: &head, body: &body.bytes, received_at, caller, trace };
         let (prepared, proof) = match self.understand(live, flow, arrived)? {
             ParsedRequest::Greeting(answer) => {
                 self.count_unverified(caller)?;
@@ -196,20 +202,20 @@ impl Shared {
             // Without events nothing is written, and a token that proves nothing need not be remembered.
             events.iter_mut().for_each(|event| event.proof = Some(one_time_proof(flow, token, received_at)));
         }
-        let reasons: Vec<Option<String>> = events
-            .iter()
-            .map(|event| event.quarantine.as_ref().map(|quarantine| quarantine.failure.code.clone()))
-            .collect();
+        let facts: Vec<EventFacts> = events.iter().map(EventFacts::of).collect();
         let verified_by = events.first().and_then(|event| event.verified_by.clone());
+        let begun = Instant::now();
         let accepted = self.write(events).await?;
         let outcome = self.count(flow, &accepted);
+        let written = WrittenEvents { facts: &facts, keys: &keys, accepted: &accepted, took: begun.elapsed() };
+        self.context.observe_events(flow, trace, &written);
         if outcome != "duplicate" {
             self.context.metrics.intake_bytes.inc_by(bytes);
         }
-        let answers = accepted.iter().zip(&keys).zip(&reasons).map(|((acceptance, key), reason)| answer::EventResult {
+        let answers = accepted.iter().zip(&keys).zip(&facts).map(|((acceptance, key), facts)| answer::EventResult {
             acceptance,
             key,
-            reason: reason.as_deref(),
+            reason: facts.reason.as_deref(),
         });
         let status = success(flow);
         let caller = answer::Caller { flow, verified_by: verified_by.as_deref() };
@@ -245,6 +251,7 @@ impl Shared {
             match acceptance {
                 Acceptance::Accepted(accepted) => {
                     outcome = "accepted";
+                    self.context.metrics.events_accepted.get_or_create(&labels()).inc();
                     if accepted.quarantined {
                         self.context.metrics.quarantined.get_or_create(&labels()).inc();
                     }
@@ -273,7 +280,7 @@ impl Shared {
     ) -> Result<ParsedRequest<'f>, HttpProblem> {
         // Senders sign the time that people read.
         let now = self.context.clock.wall();
-        let Arrived { head, body, received_at, caller } = arrived;
+        let Arrived { head, body, received_at, caller, trace } = arrived;
         let path_and_query = head.uri.path_and_query().map_or("/", |path| path.as_str());
         let headers = Headers(&head.headers);
         let raw = verify::Request { method: head.method.as_str(), path_and_query, headers: &headers, body };
@@ -290,12 +297,7 @@ impl Shared {
         let verified = verify_request(flow, &raw, now)?;
         let verified_by = verified.as_ref().and_then(|verified| verified.secret);
         self.admit_verified(flow, caller, verified_by)?;
-        let trace = head
-            .headers
-            .get("traceparent")
-            .and_then(|value| value.to_str().ok())
-            .and_then(trace_of)
-            .map_or_else(|| self.context.traces.fresh(), str::to_owned);
+        let trace = trace.event.to_string();
         let pseudonyms = Some(self.context.revisions.pseudonyms());
         let (verified_ref, address) = (verified.as_ref(), Some(caller.address));
         let arrival =
@@ -369,13 +371,6 @@ fn success(flow: &Flow) -> StatusCode {
     }
 }
 
-/// Trace id of a W3C `traceparent`.
-fn trace_of(header: &str) -> Option<&str> {
-    let trace = header.trim().split('-').nth(1)?;
-    let valid = trace.len() == 32 && trace.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    (valid && trace.bytes().any(|byte| byte != b'0')).then_some(trace)
-}
-
 /// At least the longest validity window of a credential that does not cover the body.
 const PROOF_LIFETIME: Duration = Duration::from_secs(3_600);
 
@@ -383,24 +378,4 @@ const PROOF_LIFETIME: Duration = Duration::from_secs(3_600);
 /// duplicate of that request passes.
 fn one_time_proof(flow: &Flow, token: &str, received_at: Time) -> Proof {
     Proof { digest: KeyDigest::new("proof", &flow.name, token), expires_at: received_at + PROOF_LIFETIME }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_complete_traceparent_is_used() {
-        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert_eq!(trace_of(good), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
-        for wrong in [
-            "",
-            "00",
-            "00-xyz-1-1",
-            "00-00000000000000000000000000000000-1-1",
-            "00-4BF92F3577B34DA6A3CE929D0E0E4736-1-1",
-        ] {
-            assert_eq!(trace_of(wrong), None, "{wrong}");
-        }
-    }
 }

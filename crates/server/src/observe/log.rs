@@ -1,6 +1,7 @@
 //! Structured logs. The writer masks email addresses and phone numbers and escapes control characters, so that callers need
 //! not: a log line is one line.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
 
 use sluice_domain::{mask, printable};
@@ -20,11 +21,29 @@ pub fn start(format: Format, filter: &str) {
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let writer = Masking(io::stderr, format);
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
+    log_panics();
     // A second call in one process (tests, the demo) has no effect.
     let _ = match format {
         Format::Text => builder.with_ansi(false).try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),
     };
+}
+
+/// Logs panics as lines like any other. A panic may quote a value, so only its fixed part is logged.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        let text = info.payload().downcast_ref::<&'static str>().copied();
+        let text = text.or_else(|| info.payload().downcast_ref::<String>().map(|text| fixed_part(text)));
+        let backtrace = Backtrace::capture();
+        let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+        tracing::error!(%place, backtrace, "panic: {}", text.unwrap_or_default());
+    }));
+}
+
+/// A formatted message up to the value that it quotes: `expect` puts that behind a colon.
+fn fixed_part(message: &str) -> &str {
+    message.split([':', '`', '"']).next().unwrap_or_default()
 }
 
 /// Masks and escapes every line.
@@ -104,6 +123,12 @@ mod tests {
         let text = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
         assert!(text.contains("a***@example.com"), "{text}");
         assert!(!text.contains("ada@") && !text.contains("4155550123"), "{text}");
+    }
+
+    #[test]
+    fn panic_is_logged_without_the_value_that_it_quotes() {
+        assert_eq!(fixed_part("a header is text: InvalidName(\"Ada Lovelace\")"), "a header is text");
+        assert_eq!(fixed_part("index out of bounds"), "index out of bounds");
     }
 
     #[test]

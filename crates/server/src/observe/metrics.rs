@@ -12,12 +12,15 @@ use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 use sluice_domain::alert::Alert;
 use sluice_ledger::ResponseCount;
 
 use super::history::OpenMinute;
+use super::metric_table;
+use super::stages::Stages;
+use super::traces::Traces;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct IntakeLabels {
@@ -135,6 +138,17 @@ pub struct NorthStarLabels {
     pub name: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct TargetLabels {
+    /// `destination:NAME`, `worker:NAME`, `queue:NAME`, `source:NAME` or `replays`.
+    pub target: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct BuildLabels {
+    pub version: &'static str,
+}
+
 /// Label of an exemplar: the trace that a duration belongs to.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct TraceLabels {
@@ -174,10 +188,15 @@ pub struct Inner {
     plain_names: Registry,
     /// What is written to the history.
     pub(crate) history: OpenMinute,
+    /// Spans, until they are exported.
+    pub(crate) traces: Traces,
+    /// Limits of log lines.
+    pub(crate) stages: Stages,
     pub intake_requests: Family<IntakeLabels, Counter>,
     /// From the request head to the response.
     pub intake_seconds: Histogram,
     pub intake_bytes: Counter,
+    pub events_accepted: Family<SourceLabels, Counter>,
     pub duplicates: Family<SourceLabels, Counter>,
     pub clashes: Family<SourceLabels, Counter>,
     /// Payload members unknown to the schema and the mapping.
@@ -190,6 +209,8 @@ pub struct Inner {
     pub effect_seconds: Family<DestinationLabels, TracedHistogram, fn() -> TracedHistogram>,
     /// From accepting the event to the first run of its job.
     pub queue_seconds: Family<WorkerLabels, Histogram, fn() -> Histogram>,
+    /// Duration of runs.
+    pub run_seconds: Family<WorkerLabels, Histogram, fn() -> Histogram>,
     pub jobs: Family<JobLabels, Counter>,
     pub dead_letters: Family<DeadLabels, Counter>,
     pub replays: Counter,
@@ -214,7 +235,15 @@ pub struct Inner {
     pub breakers: Family<DestinationLabels, Gauge>,
     /// 1 if paused.
     pub paused: Family<DestinationLabels, Gauge>,
+    /// Pauses by operators.
+    pub pauses: Family<TargetLabels, Gauge>,
+    /// Calls of the provider's day, as of the last response.
+    pub calls_today: Family<DestinationLabels, Gauge>,
+    pub calls_today_limit: Family<DestinationLabels, Gauge>,
     pub approvals_pending: Gauge,
+    pub unknown_outcomes: Gauge,
+    pub clock_in_doubt: Gauge,
+    pub build_info: Family<BuildLabels, Gauge>,
     /// As of the last scrape.
     pub north_stars: Family<NorthStarLabels, Gauge<f64, AtomicU64>>,
     /// Firing alerts by kind, severity and subject.
@@ -249,15 +278,30 @@ impl Default for Metrics {
     }
 }
 
+/// Registers metrics with the names and texts of the table.
+struct Registering<'r>(&'r mut Registry);
+
+impl Registering<'_> {
+    fn add(&mut self, name: &'static str, metric: impl Metric) {
+        let spec = metric_table::spec(name);
+        // The registry adds its prefix, the suffix of a counter and the full stop.
+        let short = name.strip_prefix("sluice_").unwrap_or(name);
+        self.0.register(short.strip_suffix("_total").unwrap_or(short), spec.about.trim_end_matches('.'), metric);
+    }
+}
+
 impl Metrics {
     pub fn new() -> Metrics {
         let mut inner = Inner {
             registry: Registry::with_prefix("sluice"),
             plain_names: Registry::default(),
             history: OpenMinute::default(),
+            traces: Traces::default(),
+            stages: Stages::default(),
             intake_requests: Family::default(),
             intake_seconds: fast(),
             intake_bytes: Counter::default(),
+            events_accepted: Family::default(),
             duplicates: Family::default(),
             clashes: Family::default(),
             unknown_fields: Family::default(),
@@ -266,6 +310,7 @@ impl Metrics {
             attempt_seconds: Family::new_with_constructor(slow_traced),
             effect_seconds: Family::new_with_constructor(slow_traced),
             queue_seconds: Family::new_with_constructor(slow),
+            run_seconds: Family::new_with_constructor(slow),
             jobs: Family::default(),
             dead_letters: Family::default(),
             replays: Counter::default(),
@@ -281,7 +326,13 @@ impl Metrics {
             oldest_dead_letter_seconds: Family::default(),
             breakers: Family::default(),
             paused: Family::default(),
+            pauses: Family::default(),
+            calls_today: Family::default(),
+            calls_today_limit: Family::default(),
             approvals_pending: Gauge::default(),
+            unknown_outcomes: Gauge::default(),
+            clock_in_doubt: Gauge::default(),
+            build_info: Family::default(),
             north_stars: Family::default(),
             alerts_firing: Family::default(),
             responses_open: Family::default(),
@@ -296,68 +347,59 @@ impl Metrics {
             ledger_queue: Gauge::default(),
             ledger_wal_pages: Gauge::default(),
         };
-        let r = &mut inner.registry;
-        r.register("intake_requests", "Requests at the intake, by source and outcome", inner.intake_requests.clone());
-        r.register("intake_seconds", "From the request head to the response", inner.intake_seconds.clone());
-        r.register("intake_body_bytes", "Bytes of accepted bodies", inner.intake_bytes.clone());
-        r.register("duplicates", "Duplicates, answered with the first response", inner.duplicates.clone());
-        r.register("key_clashes", "Requests with a known key and different content", inner.clashes.clone());
-        r.register(
-            "unknown_fields",
-            "Payload members unknown to the schema and the mapping",
-            inner.unknown_fields.clone(),
-        );
-        r.register("quarantined", "Quarantined events", inner.quarantined.clone());
-        r.register("attempts", "Attempts, by destination and outcome", inner.attempts.clone());
-        r.register("attempt_seconds", "Duration of attempts, by destination", inner.attempt_seconds.clone());
-        r.register("effect_seconds", "From receiving the request to the applied effect", inner.effect_seconds.clone());
-        r.register("jobs_finished", "Finished jobs, by worker and state", inner.jobs.clone());
-        r.register("dead_letters", "Jobs that died, by worker and failure class", inner.dead_letters.clone());
-        r.register("replays", "Replayed jobs", inner.replays.clone());
-        r.register("import_rows", "Rows of imports by outcome", inner.import_rows.clone());
-        r.register("marks", "Marks of store.setnx, by worker and whether the job set it", inner.marks.clone());
-        r.register(
-            "policy_decisions",
-            "Effects that a policy denied or deferred, by policy, rule and decision",
-            inner.policies.clone(),
-        );
-        r.register("lookups", "Lookups of enrich steps, by action and result", inner.lookups.clone());
-        r.register(
-            "retry_budget_exhausted",
-            "Jobs that died because the retry budget of their contact was exhausted, by worker",
-            inner.retry_budget_exhausted.clone(),
-        );
-        r.register("gate_changes", "Breakers and pauses, by destination", inner.gates.clone());
-        r.register("jobs_live", "Live jobs, by worker and state", inner.depth.clone());
-        r.register("oldest_job_seconds", "Age of the oldest live job, by worker", inner.oldest_seconds.clone());
-        r.register(
-            "queue_seconds",
-            "From accepting the event to the first run of its job, by worker",
-            inner.queue_seconds.clone(),
-        );
-        r.register("dead_letter_depth", "Dead and unknown jobs, by dead-letter queue", inner.dead_letter_depth.clone());
-        r.register(
-            "oldest_dead_letter_seconds",
-            "Age of the oldest dead letter, by dead-letter queue",
-            inner.oldest_dead_letter_seconds.clone(),
-        );
-        r.register("breaker", "Circuit breaker by destination: 0 closed, 1 half-open, 2 open", inner.breakers.clone());
-        r.register("destination_paused", "Whether a destination is paused: 0 or 1", inner.paused.clone());
-        r.register("north_star", "North stars, by name", inner.north_stars.clone());
-        r.register("responses_open", "Response clocks that run, by flow and state", inner.responses_open.clone());
-        r.register("responses", "Response clocks that ended, by flow and result", inner.responses.clone());
-        r.register("alerts_firing", "Firing alerts, by kind, severity and subject", inner.alerts_firing.clone());
-        r.register("approvals_pending", "Pending approvals", inner.approvals_pending.clone());
-        r.register("jobs_running", "Running jobs", inner.in_flight.clone());
-        r.register("jobs_in_memory", "Jobs in memory", inner.jobs_in_memory.clone());
-        r.register("ledger_commits", "Transactions of the ledger since the start", inner.ledger_commits.clone());
-        r.register("ledger_operations", "Operations of the ledger since the start", inner.ledger_operations.clone());
-        r.register("ledger_queue", "Operations waiting for the writer", inner.ledger_queue.clone());
-        r.register("ledger_wal_pages", "Pages in the write-ahead log", inner.ledger_wal_pages.clone());
-        let plain = &mut inner.plain_names;
-        plain.register("contact_attempts", "Attempts, over all destinations", inner.contact_attempts.clone());
-        plain.register("idempotency_hits", "Duplicates, over all sources", inner.idempotency_hits.clone());
-        plain.register("contact_dlq_depth", "Dead and unknown jobs, over all queues", inner.contact_dlq_depth.clone());
+        let mut to = Registering(&mut inner.registry);
+        to.add("sluice_intake_requests_total", inner.intake_requests.clone());
+        to.add("sluice_intake_seconds", inner.intake_seconds.clone());
+        to.add("sluice_intake_body_bytes_total", inner.intake_bytes.clone());
+        to.add("sluice_events_accepted_total", inner.events_accepted.clone());
+        to.add("sluice_duplicates_total", inner.duplicates.clone());
+        to.add("sluice_key_clashes_total", inner.clashes.clone());
+        to.add("sluice_quarantined_total", inner.quarantined.clone());
+        to.add("sluice_unknown_fields_total", inner.unknown_fields.clone());
+        to.add("sluice_jobs_live", inner.depth.clone());
+        to.add("sluice_oldest_job_seconds", inner.oldest_seconds.clone());
+        to.add("sluice_queue_seconds", inner.queue_seconds.clone());
+        to.add("sluice_run_seconds", inner.run_seconds.clone());
+        to.add("sluice_attempts_total", inner.attempts.clone());
+        to.add("sluice_attempt_seconds", inner.attempt_seconds.clone());
+        to.add("sluice_effect_seconds", inner.effect_seconds.clone());
+        to.add("sluice_jobs_finished_total", inner.jobs.clone());
+        to.add("sluice_dead_letters_total", inner.dead_letters.clone());
+        to.add("sluice_dead_letter_depth", inner.dead_letter_depth.clone());
+        to.add("sluice_oldest_dead_letter_seconds", inner.oldest_dead_letter_seconds.clone());
+        to.add("sluice_replays_total", inner.replays.clone());
+        to.add("sluice_import_rows_total", inner.import_rows.clone());
+        to.add("sluice_retry_budget_exhausted_total", inner.retry_budget_exhausted.clone());
+        to.add("sluice_marks_total", inner.marks.clone());
+        to.add("sluice_policy_decisions_total", inner.policies.clone());
+        to.add("sluice_lookups_total", inner.lookups.clone());
+        to.add("sluice_breaker", inner.breakers.clone());
+        to.add("sluice_gate_changes_total", inner.gates.clone());
+        to.add("sluice_destination_paused", inner.paused.clone());
+        to.add("sluice_paused", inner.pauses.clone());
+        to.add("sluice_calls_today", inner.calls_today.clone());
+        to.add("sluice_calls_today_limit", inner.calls_today_limit.clone());
+        to.add("sluice_approvals_pending", inner.approvals_pending.clone());
+        to.add("sluice_unknown_outcomes", inner.unknown_outcomes.clone());
+        to.add("sluice_responses_open", inner.responses_open.clone());
+        to.add("sluice_responses_total", inner.responses.clone());
+        to.add("sluice_alerts_firing", inner.alerts_firing.clone());
+        to.add("sluice_north_star", inner.north_stars.clone());
+        to.add("sluice_jobs_running", inner.in_flight.clone());
+        to.add("sluice_jobs_in_memory", inner.jobs_in_memory.clone());
+        to.add("sluice_ledger_commits", inner.ledger_commits.clone());
+        to.add("sluice_ledger_operations", inner.ledger_operations.clone());
+        to.add("sluice_ledger_queue", inner.ledger_queue.clone());
+        to.add("sluice_ledger_wal_pages", inner.ledger_wal_pages.clone());
+        to.add("sluice_clock_in_doubt", inner.clock_in_doubt.clone());
+        to.add("sluice_trace_spans_total", inner.traces.counts());
+        to.add("sluice_build_info", inner.build_info.clone());
+        let mut to = Registering(&mut inner.plain_names);
+        to.add("contact_attempts_total", inner.contact_attempts.clone());
+        to.add("idempotency_hits_total", inner.idempotency_hits.clone());
+        to.add("contact_dlq_depth", inner.contact_dlq_depth.clone());
+        let version = BuildLabels { version: env!("CARGO_PKG_VERSION") };
+        inner.build_info.get_or_create(&version).set(1);
         Metrics(Arc::new(inner))
     }
 
@@ -379,6 +421,11 @@ impl Metrics {
             .get_or_create(&WorkerLabels { worker: worker.to_owned() })
             .observe(since_accepted.as_secs_f64());
         self.history.started(worker, since_accepted);
+    }
+
+    /// The run of a job has ended.
+    pub fn run(&self, worker: &str, took: Duration) {
+        self.run_seconds.get_or_create(&WorkerLabels { worker: worker.to_owned() }).observe(took.as_secs_f64());
     }
 
     pub fn mark(&self, worker: &str, set: bool) {

@@ -1,10 +1,10 @@
 //! Calls a destination for a run, and records the intent as the run asks.
 
 use sluice_connectors::{Call, Connectors};
-use sluice_domain::alert::notice::signal;
 use sluice_domain::outcome::{Outcome, Readback};
 use sluice_domain::run::{CallBatch, Input, RECORD_AFTER, Recording, StepCall, timed_out};
 
+use super::telemetry::{self, CallFacts};
 use super::{Member, WorkContext};
 
 /// Makes the calls of a batch, as one request where the connector can. Answers for each call with its outcome, and whether its
@@ -16,20 +16,14 @@ pub(super) async fn call(
 ) -> Result<Vec<(Outcome, bool)>, sluice_ledger::Error> {
     let (Some(first), Some(member)) = (batch.calls.first(), members.first()) else { return Ok(vec![]) };
     let connectors = context.revisions.connectors(&member.revision, &first.destination);
-    let destination = first.destination.clone();
+    let facts: Vec<CallFacts> = batch.calls.iter().map(|call| CallFacts::of(context, call)).collect();
+    let sent = facts.first().and_then(CallFacts::context);
     let started = context.clock.now();
     let answered = make(context, &connectors, batch).await?;
     let took = context.clock.now().since(started);
-    for (member, (outcome, _)) in members.iter().zip(&answered) {
-        let event = &member.event;
-        context.metrics.attempt(&destination, outcome.as_str(), took, &event.trace);
-        if matches!(outcome, Outcome::Done { .. }) {
-            let since_received = context.clock.ledger_time().since(event.received_at);
-            context.metrics.effect(&destination, since_received, &event.trace);
-            if let Some((alert, since_began)) = signal(event, context.clock.ledger_time()) {
-                context.metrics.history.signalled(alert.name(), since_began);
-            }
-        }
+    for ((member, facts), (outcome, _)) in members.iter().zip(&facts).zip(&answered) {
+        let first = sent.filter(|_| facts.context() != sent);
+        telemetry::called(context, member, facts, (outcome, took), first);
         let failed = outcome.failure().is_some() && !matches!(outcome, Outcome::Wait { .. });
         if let Some(worker) = member.worker.as_ref().filter(|worker| !worker.safe_mode.when.is_empty()) {
             Box::pin(context.safe_modes.attempted(worker, failed, context.clock.ledger_time())).await;

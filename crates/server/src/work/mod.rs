@@ -10,26 +10,25 @@
 mod call;
 mod dead_letters;
 mod perform;
+mod telemetry;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use sluice_domain::job::{JobId, JobState};
-use sluice_domain::mask;
-use sluice_domain::run::{
-    Command, DenialKind, GroupCommand, GroupInput, GroupRun, JobRun, LoadedJob, Notice, RunContext, RunResult,
-};
+use sluice_domain::job::JobId;
+use sluice_domain::run::{Command, GroupCommand, GroupInput, GroupRun, LoadedJob, RunContext, RunResult};
 use sluice_domain::time::Time;
+use sluice_domain::trace::RunTrace;
 use sluice_domain::worker::Worker;
 use sluice_ledger::{ChangedJob, EventRecord, Ledger};
 
 use crate::clock::Clock;
 use crate::enrich::Lookups;
 use crate::observe::Metrics;
-use crate::observe::metrics::DeadLabels;
 use crate::pauses::AppliedPauses;
 use crate::revisions::Revisions;
 use crate::safe_mode::SafeModes;
@@ -85,6 +84,7 @@ struct Member {
     revision: Arc<str>,
     worker: Option<Arc<Worker>>,
     event: Arc<EventRecord>,
+    trace: RunTrace,
 }
 
 /// Runs jobs with one slot: each until an external step has been attempted or nothing is left to do. `ended` is called once for
@@ -96,9 +96,10 @@ pub async fn work(
     mut ended: impl FnMut(JobId, Ended),
 ) {
     let Some(worker) = jobs.first().map(|loaded| loaded.job.worker.clone()) else { return };
+    let started = Instant::now();
     let mut configured = Vec::with_capacity(jobs.len());
     for loaded in jobs {
-        observe_wait(context, &loaded);
+        telemetry::started(context, &loaded);
         let config = context.revisions.for_run(&loaded.job.revision, &context.ledger).await;
         configured.push((loaded, config));
     }
@@ -106,11 +107,11 @@ pub async fn work(
     let mut performing = FuturesUnordered::new();
     let mut next = VecDeque::from(commands);
     loop {
-        observe(context, &mut group);
+        telemetry::notices(context, &mut group);
         while let Some(command) = next.pop_front() {
             match command {
                 GroupCommand::Member(index, Command::Finish(result)) => {
-                    report(context, group.member(index), &result);
+                    telemetry::ended(context, group.member(index), &result, started);
                     ended(group.member(index).job().id, Ok(result));
                 }
                 command => performing.push(perform::perform(context, members_of(&group, &command), command)),
@@ -128,14 +129,6 @@ pub async fn work(
     }
 }
 
-/// How long a new job has waited.
-fn observe_wait(context: &WorkContext, loaded: &LoadedJob) {
-    let job = &loaded.job;
-    if job.attempts_total == 0 && job.replays == 0 && job.state == JobState::Queued {
-        context.metrics.queue_wait(&job.worker, context.clock.ledger_time().since(job.created_at));
-    }
-}
-
 fn members_of(group: &GroupRun, command: &GroupCommand) -> Vec<Member> {
     let member = |index: usize| {
         let run = group.member(index);
@@ -144,66 +137,11 @@ fn members_of(group: &GroupRun, command: &GroupCommand) -> Vec<Member> {
             revision: run.job().revision.clone(),
             worker: run.worker().cloned(),
             event: run.event().clone(),
+            trace: run.trace(),
         }
     };
     match command {
         GroupCommand::Member(index, _) => vec![member(*index)],
         GroupCommand::Call(members, _) => members.iter().map(|index| member(*index)).collect(),
-    }
-}
-
-/// Counts and logs what happened in a run.
-fn observe(context: &WorkContext, group: &mut GroupRun) {
-    for index in 0..group.len() {
-        observe_run(context, group.member_mut(index));
-    }
-}
-
-fn observe_run(context: &WorkContext, run: &mut JobRun) {
-    let metrics = &context.metrics;
-    for notice in run.take_notices() {
-        match notice {
-            Notice::PolicyDenied { policy, rule, kind } => metrics.policy(&policy, &rule, DenialKind::as_str(kind)),
-            Notice::Mark { set } => metrics.mark(&run.job().worker, set),
-            Notice::Lookup { step, action, result, failure } => {
-                metrics.lookup(action, result);
-                if let Some(failure) = failure {
-                    let (worker, failure) = (&run.job().worker, mask::text(&failure));
-                    tracing::warn!(job = %run.job().id, %worker, %step, code = result, "lookup failed, the job continues: {failure}");
-                }
-            }
-            Notice::RetryBudgetExhausted => metrics.retry_budget_exhausted(&run.job().worker),
-            Notice::Requeued => drop(metrics.replays.inc()),
-            Notice::NotCompared { reason } => {
-                tracing::warn!(job = %run.job().id, %reason, "a record is not compared with its last confirmed write")
-            }
-            Notice::Stale => {
-                tracing::warn!(job = %run.job().id, "stale run ignored: the job has changed since it was loaded")
-            }
-        }
-    }
-}
-
-/// Counts and logs the end of a run that was written.
-fn report(context: &WorkContext, run: &JobRun, result: &RunResult) {
-    let RunResult::Ended { job, settled: true, .. } = result else { return };
-    if !job.state.is_live() {
-        context.metrics.job(&job.worker, job.state.as_str(), job.replays > 0);
-    }
-    let (event, destination) = (run.event(), run.destination());
-    match (job.state, &job.failure) {
-        (JobState::Dead | JobState::Unknown, Some(failure)) => {
-            let labels = DeadLabels { worker: job.worker.to_string(), class: failure.class.as_str().to_owned() };
-            context.metrics.dead_letters.get_or_create(&labels).inc();
-            tracing::warn!(
-                job = %job.id, event = %event.id, worker = %job.worker, source = %event.source, %destination,
-                state = %job.state, class = failure.class.as_str(), code = %failure.code, attempts = job.attempts,
-                trace = %event.trace, "{}", failure.message
-            );
-        }
-        (state, failure) => tracing::debug!(
-            job = %job.id, event = %event.id, worker = %job.worker, %destination, %state, attempts = job.attempts,
-            trace = %event.trace, code = failure.as_ref().map_or("", |failure| &failure.code), "settled"
-        ),
     }
 }

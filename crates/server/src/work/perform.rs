@@ -8,7 +8,7 @@ use sluice_domain::ops::{ChargeResult, DecideApproval};
 use sluice_domain::run::{Command, DeadLetters, GroupCommand, GroupInput, Input, Requeue, Settle};
 use sluice_ledger::{Acceptance, NewEvent, PauseRecord, Replay};
 
-use super::{Member, WorkContext, call, dead_letters};
+use super::{Member, WorkContext, call, dead_letters, telemetry};
 use crate::pauses;
 
 /// Pause before a settlement is tried again on a full disk.
@@ -123,8 +123,14 @@ async fn replays_paused(context: &WorkContext) -> Result<Option<Value>, sluice_l
 }
 
 async fn accept(context: &WorkContext, event: NewEvent) -> Performed {
+    let traced = context.metrics.traces.is_on().then(|| event.clone());
     Ok(match context.ledger.accept(event).await? {
-        Acceptance::Accepted(accepted) => Input::Accepted { id: accepted.id, new: true },
+        Acceptance::Accepted(accepted) => {
+            if let Some(event) = traced {
+                telemetry::emitted(context, &event, accepted.id);
+            }
+            Input::Accepted { id: accepted.id, new: true }
+        }
         Acceptance::Duplicate(first) => Input::Accepted { id: first.id, new: false },
         // A step brings no proof of a sender.
         Acceptance::ProofUsed => Input::Done,

@@ -15,3 +15,4 @@ mod json_schema;
 mod lookups;
 mod mistakes;
 mod playbooks;
+mod traces;

@@ -148,6 +148,7 @@ destinations:
             },
             keep: maintain::RetentionSettings::default(),
             scheduler: self.limits,
+            trace_environment: sluice_server::config::TraceEnvironment::default(),
         }
     }
 

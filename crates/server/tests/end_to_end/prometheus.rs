@@ -51,6 +51,80 @@ impl Prometheus {
     }
 }
 
+/// Rows of the reference page: name, kind and labels.
+fn reference() -> Vec<(String, String, Vec<String>)> {
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md")).unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let labels = cells[3].split(", ").filter(|label| !label.is_empty()).map(str::to_owned).collect();
+        (cells[1].trim_matches('`').to_owned(), cells[2].to_owned(), labels)
+    })
+    .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_page_is_valid_and_has_the_metrics_of_the_reference_page() {
+    let world = World::start().await;
+    for name in ["a", "a", "b"] {
+        let event = world.post(&lead(name)).await.event();
+        world.settled(&event).await;
+    }
+    let pause = serde_json::json!({ "target": "queue:leads", "reason": "test" });
+    assert_eq!(world.act("/api/v1/pause", pause).await.status, 200);
+    let scrape = |accept: &'static str| {
+        let request = world.client.get(format!("{}/metrics", world.admin)).bearer_auth(world.token());
+        async move { request.header("accept", accept).send().await.unwrap() }
+    };
+    // As a Prometheus asks that reads both.
+    let open = scrape("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5").await;
+    assert!(open.headers()["content-type"].to_str().unwrap().starts_with("application/openmetrics-text"));
+    assert!(open.text().await.unwrap().ends_with("# EOF\n"));
+    let page = scrape("text/plain;version=0.0.4").await.text().await.unwrap();
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool is installed: run scripts/install-prometheus");
+    std::io::Write::write_all(&mut promtool.stdin.take().unwrap(), page.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{complaints}");
+
+    let reference = reference();
+    let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let mut seen = 0;
+    for (name, kind) in types {
+        let row = reference.iter().find(|(other, ..)| other == name);
+        let (_, kind_of_page, _) = row.unwrap_or_else(|| panic!("`{name}` is not in the reference"));
+        assert_eq!(kind, kind_of_page, "{name}");
+        seen += 1;
+    }
+    assert!(seen > 25, "{page}");
+    for sample in page.lines().filter(|line| !line.starts_with('#')) {
+        let name = sample.split(['{', ' ']).next().unwrap();
+        let base = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
+        let row = reference.iter().find(|(other, ..)| other == name || Some(other.as_str()) == base).unwrap();
+        let labels = sample.split_once('{').map_or("", |(_, rest)| rest.split_once('}').unwrap().0);
+        for label in labels.split(',').filter_map(|label| Some(label.split_once('=')?.0)) {
+            assert!(label == "le" || row.2.iter().any(|known| known == label), "{sample}");
+        }
+    }
+    for written in [
+        "sluice_events_accepted_total{source=\"website\"} 2",
+        "sluice_duplicates_total{source=\"website\"} 1",
+        "sluice_paused{target=\"queue:leads\"} 1",
+        "sluice_run_seconds_count{worker=\"to-crm\"} 2",
+        "idempotency_hits_total 1",
+        "contact_attempts_total 2",
+    ] {
+        assert!(page.contains(written), "{written} in\n{page}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn prometheus_scrapes_counters_and_exemplars() {
     let world = World::start().await;

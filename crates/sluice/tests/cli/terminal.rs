@@ -72,3 +72,21 @@ fn progress_of_the_demo_is_not_cut_by_warnings() {
     let progress = String::from_utf8(output.stderr).unwrap();
     assert!(!progress.contains("WARN") && !progress.contains("INFO"), "{progress}");
 }
+
+#[test]
+fn top_fits_the_terminal_and_restores_it() {
+    let Scene { workplace, .. } = &scene();
+    for columns in [80, 200] {
+        let text = on_a_terminal(workplace, columns, "top --once --interval 100ms");
+        assert!(text.lines().all(|line| line.chars().count() <= columns), "{columns}\n{text}");
+        for word in ["events", "website", "lead-to-crm", "crm", "CALLS/S"] {
+            assert!(text.contains(word), "{columns} {word}\n{text}");
+        }
+    }
+    let view = workplace.json(&["top", "--json", "--interval", "100ms"]);
+    assert_eq!(view["workers"][0]["worker"], "lead-to-crm", "{view}");
+    assert!(view["events_per_second"].is_number() && view["destinations"].is_array(), "{view}");
+    let live = on_a_terminal(workplace, 80, "top --interval 200ms & sleep 2; kill -TERM $!; wait $!");
+    assert!(live.contains("\u{1b}[?1049h\u{1b}[?25l") && live.contains("DESTINATION"), "{live:?}");
+    assert!(live.trim_end().ends_with("\u{1b}[?25h\u{1b}[?1049l"), "{live:?}");
+}

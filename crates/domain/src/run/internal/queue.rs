@@ -12,6 +12,7 @@ use crate::job::{JobId, JobState};
 use crate::key::{self, KEY_BYTES_MAX};
 use crate::record::{EventDraft, NewEvent};
 use crate::template::Scope;
+use crate::trace::EventTrace;
 
 impl JobRun {
     pub(super) fn queue(&self, item: &StepItem, with: Value, context: RunContext) -> InternalOutcome {
@@ -119,7 +120,7 @@ impl JobRun {
             source: &self.event.source,
             expires_at: context.at + Idempotency::TTL,
             revision: &self.config.active.name,
-            trace: &self.event.trace,
+            trace: &EventTrace::from(self.trace.context).to_string(),
             fingerprint: key::fingerprint_digest(body, &[]),
             headers: self.body.headers.clone(),
             raw: body.to_string().into_bytes(),

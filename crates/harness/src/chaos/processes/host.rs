@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sluice_domain::time::Time;
+use sluice_domain::trace::SpanId;
 use sluice_ledger::Inspector;
 use sluice_server::root_key;
 
 use super::disk::{Disk, DiskKind};
 use super::{Commands, report};
 use crate::shifted_clock::set_offset;
-use crate::{Error, Leads, NodeProcess};
+use crate::{Error, Leads, NodeProcess, StartOptions};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::chaos) struct Task {
@@ -129,9 +130,8 @@ impl Host {
         match command {
             Command::Start => {
                 let Task { program, log, clock, .. } = &self.task;
-                let node =
-                    NodeProcess::start_with_clock(program, &self.leads.config, &self.leads.data, log, Some(clock))
-                        .await?;
+                let options = StartOptions { clock_offset: Some(clock), ..StartOptions::default() };
+                let node = NodeProcess::start(program, &self.leads.config, &self.leads.data, log, options).await?;
                 let token = node.token.expose().to_owned();
                 let up = Report::Up { intake: node.intake, admin: node.admin, token, process: node.id() };
                 self.node = Some(node);
@@ -171,8 +171,7 @@ impl Host {
         let (found, lines) = (file.verify(|_, _| {})?, file.balance(Time(0))?);
         let broken =
             found.broken.into_iter().map(|broken| format!("{}. {}: {}", broken.number, broken.invariant, broken.row));
-        let attempts =
-            file.calls()?.into_iter().map(|tried| (sluice_domain::run::span(tried.job, tried.n), tried.outcome));
+        let attempts = file.calls()?.into_iter().map(|tried| (SpanId::of_attempt(tried.job, tried.n).0, tried.outcome));
         let counts = FileCounts {
             checks: found.checks,
             accepted: lines.iter().map(|line| line.accepted + line.duplicate).sum(),

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::LedgerCounts;
+use super::{Counted, LedgerCounts};
 use crate::{Api, Error};
-use sluice_server::operate::views::{EventView, List, SourceView, Status};
+use sluice_server::operate::views::{CounterView, EventView, List, SourceView, Status};
 
 /// Events per page.
 const PAGE: usize = 500;
@@ -30,5 +30,22 @@ pub(super) async fn read(api: &Api, acknowledged: &HashSet<String>) -> Result<Le
         duplicates: sources.iter().map(|source| source.duplicates).sum(),
         clashes: sources.iter().map(|source| source.clashes).sum(),
         jobs: status.jobs,
+        counted: counted(&api.get::<Vec<CounterView>>("/api/v1/totals").await?),
     })
+}
+
+fn counted(totals: &[CounterView]) -> Counted {
+    let sum = |measures: &[&str], label: Option<(&str, &str)>| {
+        let matches = |counter: &&CounterView| {
+            let has = |(name, value): (&str, &str)| counter.labels.get(name).is_some_and(|found| found == value);
+            measures.contains(&counter.measure.as_str()) && label.is_none_or(has)
+        };
+        totals.iter().filter(matches).map(|counter| counter.total).sum()
+    };
+    Counted {
+        accepted: sum(&["accepted"], None),
+        duplicates: sum(&["duplicates"], None),
+        succeeded: sum(&["jobs", "replayed_jobs"], Some(("state", "succeeded"))),
+        calls_done: sum(&["attempts"], Some(("outcome", "done"))),
+    }
 }

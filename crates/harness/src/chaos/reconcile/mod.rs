@@ -50,6 +50,19 @@ pub struct LedgerCounts {
     pub clashes: u64,
     /// Jobs by state.
     pub jobs: BTreeMap<String, u64>,
+    /// What the counters of the node say.
+    pub counted: Counted,
+}
+
+/// Counters of the node since the ledger was created, over every kill.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    pub accepted: u64,
+    pub duplicates: u64,
+    /// Jobs that ended as succeeded, replayed ones included.
+    pub succeeded: u64,
+    /// Calls of the CRM that were done.
+    pub calls_done: u64,
 }
 
 /// Totals of the CRM.
@@ -244,6 +257,22 @@ impl ChaosReport {
             ("acknowledged events that are not in the ledger", ledger.lost, 0),
             ("events in the ledger", ledger.events, leads),
             ("repeats with another content", ledger.clashes, 0),
+            ("accepted events by the counters", ledger.counted.accepted, ledger.events),
+            (
+                "accepted events and duplicates by the counters",
+                ledger.counted.accepted + ledger.counted.duplicates,
+                self.file.accepted,
+            ),
+            (
+                "succeeded jobs by the counters",
+                ledger.counted.succeeded,
+                ledger.jobs.get("succeeded").copied().unwrap_or(0),
+            ),
+            (
+                "done calls by the counters",
+                ledger.counted.calls_done,
+                self.attempts.outcomes.get("done").copied().unwrap_or(0),
+            ),
             ("records in the CRM", crm.records, leads),
             ("leads whose record was created more than once", crm.created_again, 0),
             ("leads with more than one record", crm.ambiguous, 0),
@@ -285,6 +314,7 @@ mod tests {
     fn report() -> ChaosReport {
         let jobs = BTreeMap::from([("succeeded".to_owned(), 10)]);
         let done = FaultCounts { kills: 3, ..FaultCounts::default() };
+        let counted = Counted { accepted: 10, succeeded: 10, calls_done: 10, ..Counted::default() };
         ChaosReport {
             seed: 1,
             elapsed_seconds: 0.0,
@@ -292,9 +322,9 @@ mod tests {
             possible: done,
             not_done: vec![],
             faults: InjectedCounts { done, ..InjectedCounts::default() },
-            file: FileCounts { done: 10, ..FileCounts::default() },
+            file: FileCounts { accepted: 10, done: 10, ..FileCounts::default() },
             senders: SendersCounts { leads: 10, acknowledged: 10, ..SendersCounts::default() },
-            ledger: LedgerCounts { events: 10, jobs, ..LedgerCounts::default() },
+            ledger: LedgerCounts { events: 10, jobs, counted, ..LedgerCounts::default() },
             crm: CrmCounts { records: 10, ..CrmCounts::default() },
             attempts: AttemptCounts { outcomes: BTreeMap::from([("done".to_owned(), 10)]), ..AttemptCounts::default() },
             died: BTreeMap::new(),
@@ -317,9 +347,13 @@ mod tests {
         assert_eq!(problems(|_| {}), Vec::<String>::new());
         for change in [
             (|report| report.senders.acknowledged = 9) as fn(&mut ChaosReport),
-            |report| report.senders.statuses = BTreeMap::from([(202, 1)]),
+            |report| report.senders.statuses = BTreeMap::from([(202, 11)]),
             |report| report.ledger.lost = 1,
-            |report| report.ledger.events = 11,
+            |report| (report.ledger.events, report.ledger.counted.accepted, report.file.accepted) = (11, 11, 11),
+            |report| (report.ledger.counted.accepted, report.ledger.counted.duplicates) = (9, 1),
+            |report| report.ledger.counted.duplicates = 1,
+            |report| report.ledger.counted.succeeded = 11,
+            |report| report.ledger.counted.calls_done = 11,
             |report| report.ledger.clashes = 1,
             |report| report.crm.records = 9,
             |report| report.crm.records = 11,
@@ -329,7 +363,7 @@ mod tests {
             |report| report.crm.forgotten = 1,
             |report| report.attempts.strange = 1,
             |report| report.attempts.unfounded = 1,
-            |report| report.attempts.outcomes.clear(),
+            |report| (report.attempts.outcomes, report.ledger.counted.calls_done) = (BTreeMap::new(), 0),
             |report| report.file.done = 9,
             |report| report.file.remainder = 1,
             |report| report.faults.done.kills = 2,
@@ -339,6 +373,7 @@ mod tests {
         }
         let dead = problems(|report| {
             report.ledger.jobs = BTreeMap::from([("succeeded".to_owned(), 9), ("dead".to_owned(), 1)]);
+            report.ledger.counted.succeeded = 9;
         });
         assert_eq!(dead.len(), 2, "{dead:?}");
     }

@@ -383,10 +383,10 @@ pub(super) enum EventRef {
 }
 
 impl EventRef {
-    /// `None` for a text that is no trace id.
-    pub fn trace(id: &str) -> Option<EventRef> {
-        let start = id.get(..16).filter(|_| id.len() == 32)?;
-        u64::from_str_radix(start, 16).ok().map(EventRef::Trace)
+    /// Of the stored trace of an event, which begins with the trace id; `None` for other text.
+    pub fn trace(text: &str) -> Option<EventRef> {
+        let id = text.split('-').next().filter(|id| id.len() == 32)?;
+        u64::from_str_radix(id.get(..16)?, 16).ok().map(EventRef::Trace)
     }
 }
 

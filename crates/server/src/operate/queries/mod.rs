@@ -39,7 +39,9 @@ use super::views::{
 };
 use crate::intake;
 use crate::levels::Levels;
-use crate::observe::metrics::{DepthLabels, DestinationLabels, NorthStarLabels, QueueLabels, WorkerLabels};
+use crate::observe::metrics::{
+    DepthLabels, DestinationLabels, NorthStarLabels, QueueLabels, TargetLabels, WorkerLabels,
+};
 
 /// Actor and reason for revealing personal data.
 #[derive(Clone, Debug)]
@@ -103,7 +105,7 @@ impl Operator {
         })
     }
 
-    /// Newest first.
+    /// Newest first, without results: a destination may quote personal data in its response.
     pub async fn jobs(
         &self,
         filter: JobFilter,
@@ -115,7 +117,8 @@ impl Operator {
         let jobs = self.ledger.list_jobs(filter, Page { after, limit }).await?;
         let next = (jobs.len() == limit as usize).then(|| jobs.last().map(|(job, _)| job.id.to_string())).flatten();
         let waits = self.waits(&jobs.iter().map(|(job, _)| job).collect::<Vec<_>>()).await?;
-        let items = jobs.iter().zip(waits).map(|((job, event), wait)| JobView::new(job, event, wait)).collect();
+        let listed = |((job, event), wait)| JobView { result: None, ..JobView::new(job, event, wait) };
+        let items = jobs.iter().map(|(job, event)| (job, event)).zip(waits).map(listed).collect();
         Ok(List { items, next })
     }
 
@@ -299,7 +302,10 @@ impl Operator {
             self.metrics.in_flight.set(gauge(view.in_flight as u64));
             self.metrics.jobs_in_memory.set(gauge(view.jobs_in_memory as u64));
         }
-        self.set_levels(Levels::read(&self.ledger, &self.clock, view.as_ref()).await?);
+        let levels = Levels::read(&self.ledger, &self.clock, view.as_ref()).await?;
+        self.metrics.unknown_outcomes.set(gauge(levels.unknown_outcomes));
+        self.set_levels(levels);
+        self.set_limits().await?;
         self.metrics.north_stars.clear();
         for (name, value) in self.north_stars().await?.values() {
             self.metrics.north_stars.get_or_create(&NorthStarLabels { name }).set(value);
@@ -342,6 +348,29 @@ impl Operator {
         for (destination, is_paused) in levels.paused {
             metrics.paused.get_or_create(&DestinationLabels { destination }).set(i64::from(is_paused));
         }
+    }
+
+    /// Pauses, quotas of destinations and the clock.
+    async fn set_limits(&self) -> Result<(), OperateError> {
+        let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let metrics = &self.metrics;
+        metrics.pauses.clear();
+        for pause in self.ledger.pauses().await? {
+            metrics.pauses.get_or_create(&TargetLabels { target: pause.target }).set(1);
+        }
+        metrics.calls_today.clear();
+        metrics.calls_today_limit.clear();
+        let live = self.revisions.current();
+        for destination in live.config.destinations.keys() {
+            if let Some(quota) = live.connectors.quota(destination) {
+                let labels = DestinationLabels { destination: destination.clone() };
+                metrics.calls_today.get_or_create(&labels).set(gauge(quota.used));
+                metrics.calls_today_limit.get_or_create(&labels).set(gauge(quota.limit));
+            }
+        }
+        let is_in_doubt = self.clock.warning(self.clock.read_ledger_clock()).is_some();
+        metrics.clock_in_doubt.set(i64::from(is_in_doubt));
+        Ok(())
     }
 
     /// OpenAPI description of the intake.

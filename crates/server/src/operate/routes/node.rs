@@ -3,13 +3,14 @@
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{ApiResult, LIMIT, QueryParams, problem};
+use crate::observe::metric_table;
 use crate::operate::commands::Stranding;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views;
@@ -58,9 +59,15 @@ pub(super) async fn audit(
     Ok(Json(operator.audit(query.after, query.limit.unwrap_or(LIMIT)).await?))
 }
 
-pub(super) async fn metrics(operator: Operator) -> Result<Response, OperateError> {
+/// The metrics page: OpenMetrics, unless the scraper reads the text format of Prometheus alone.
+pub(super) async fn metrics(operator: Operator, headers: HeaderMap) -> Result<Response, OperateError> {
     let page = operator.metrics().await?;
-    Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], page).into_response())
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (content_type, page) = match accepted.contains("text/plain") && !accepted.contains("openmetrics") {
+        true => ("text/plain; version=0.0.4; charset=utf-8", metric_table::prometheus_text(&page)),
+        false => ("application/openmetrics-text; version=1.0.0; charset=utf-8", page),
+    };
+    Ok(([(header::CONTENT_TYPE, content_type)], page).into_response())
 }
 
 pub(super) async fn intake_api(operator: Operator) -> Json<serde_json::Value> {

@@ -96,7 +96,7 @@ impl EventView {
             expires_at: event.expires_at.to_string(),
             verified_by: event.verified_by.clone(),
             revision: event.revision.to_string(),
-            trace: event.trace.clone(),
+            trace: event.trace_id().to_owned(),
             status: EventStatus::of(jobs.iter().map(|job| job.state)).to_string(),
             jobs: jobs
                 .iter()

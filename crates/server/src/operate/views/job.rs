@@ -43,7 +43,7 @@ pub struct JobView {
     pub failure: Option<FailureView>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub dead_letter_queue: Option<String>,
-    /// Masked.
+    /// Masked. Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(value_type = Option<Object>)]
     pub result: Option<Value>,
@@ -147,7 +147,7 @@ impl JobView {
             dead_letter_queue: job.dead_letter_queue.clone(),
             result: job.result.as_deref().map(mask::value),
             revision: job.revision.to_string(),
-            trace: event.trace.clone(),
+            trace: event.trace_id().to_owned(),
         }
     }
 }
