@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sluice_domain::alert::notice::signal;
-use sluice_domain::job::{JobId, JobState, written_record};
+use sluice_domain::job::{EffectKey, JobId, JobState, written_record};
 use sluice_domain::mask;
 use sluice_domain::outcome::{Failure, Outcome};
 use sluice_domain::record::JobRecord;
@@ -101,7 +101,7 @@ pub(super) struct CallFacts {
     action: &'static str,
     destination: Arc<str>,
     label: Arc<str>,
-    effect: String,
+    effect: EffectKey,
     /// Kind of the record: `object` or `table` of the step.
     object: Option<String>,
     attempt: u32,
@@ -116,7 +116,7 @@ impl CallFacts {
             action: call.action.name(),
             destination: call.destination.clone(),
             label: call.label.clone(),
-            effect: call.effect_key.to_string(),
+            effect: call.effect_key,
             object: name("object").or_else(|| name("table")),
             attempt: call.attempt,
             context: context.metrics.traces.is_on().then(|| TraceContext::parse(&call.traceparent)).flatten(),
@@ -151,10 +151,13 @@ pub(super) fn called(
     first: Option<TraceContext>,
 ) {
     let event = &member.event;
-    context.metrics.attempt(&facts.destination, outcome.as_str(), took, event.trace_id());
+    // An exemplar leads to the trace of the call, which later attempts have for themselves.
+    let trace = facts.context.map(|context| context.trace.to_string());
+    let trace = trace.as_deref().unwrap_or_else(|| event.trace_id());
+    context.metrics.attempt(&facts.destination, outcome.as_str(), took, trace);
     if matches!(outcome, Outcome::Done { .. }) {
         let since_received = context.clock.ledger_time().since(event.received_at);
-        context.metrics.effect(&facts.destination, since_received, event.trace_id());
+        context.metrics.effect(&facts.destination, since_received, trace);
         if let Some((alert, since_began)) = signal(event, context.clock.ledger_time()) {
             context.metrics.history.signalled(alert.name(), since_began);
         }
@@ -168,7 +171,7 @@ pub(super) fn called(
         .with("sluice.step", shown(&facts.label))
         .with("sluice.job.id", facts.job.to_string())
         .with("sluice.event.id", event.id.to_string())
-        .with("sluice.effect.key", facts.effect.clone())
+        .with("sluice.effect.key", facts.effect.to_string())
         .with("sluice.attempt", facts.attempt)
         .with("sluice.outcome", outcome.as_str())
         .with_some("sluice.object", facts.object.clone())
