@@ -69,6 +69,7 @@ fn event(n: u64, contacts: u64, kept: bool) -> NewEvent {
         proof: None,
         warnings: vec![],
         observation: n.checked_rem(contacts).filter(|_| kept).map(|person| Box::new(observation(person))),
+        imported: false,
         contact: n.checked_rem(contacts).map(|contact| KeyDigest::new("default", "contact", &contact.to_string())),
     }
 }
