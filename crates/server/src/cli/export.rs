@@ -36,6 +36,9 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct ExportEvents {
+    /// Only of this flow
+    #[arg(long)]
+    flow: Option<String>,
     /// Only from this source
     #[arg(long)]
     source: Option<String>,
@@ -150,6 +153,7 @@ impl ExportCommand {
         match self.command {
             Command::Events(export) => {
                 let filters = vec![
+                    ("flow", export.flow),
                     ("source", export.source),
                     ("type", export.r#type),
                     ("key", export.key),

@@ -146,6 +146,8 @@ async fn exports_have_filters_and_tables() {
     let none = export(&world, "events", "none.csv", &["--source", "shop"]).await;
     let header = std::fs::read_to_string(&none).unwrap();
     assert!(header.starts_with("sluice_export,event,seq,flow,") && header.lines().count() == 1, "{header}");
+    assert!(rows(&export(&world, "events", "none.ndjson", &["--flow", "other"]).await).is_empty());
+    assert_eq!(rows(&export(&world, "events", "some.ndjson", &["--flow", "website-leads"]).await).len(), 3);
     let none = export(&world, "events", "none.ndjson", &["--until", "2026-01-01T00:00:00Z"]).await;
     assert_eq!(std::fs::read_to_string(&none).unwrap(), "");
     let all = export(&world, "events", "all.csv", &["--since", "1h", "--type", "lead.created"]).await;

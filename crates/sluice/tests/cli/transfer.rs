@@ -50,6 +50,8 @@ fn killed_import_and_killed_node_lose_and_double_nothing() {
     let _node = workplace.up(&[]);
     workplace.until_settled();
     assert_eq!(workplace.json(&["status", "--json"])["jobs"]["succeeded"], json!(120));
+    workplace.run(&["verify"]).ok();
+    workplace.run(&["balance"]).ok();
 }
 
 #[test]

@@ -23,6 +23,8 @@ const BATCH_SPAN: Duration = Duration::from_millis(250);
 /// How often a batch is sent again while the node does not respond, with a pause before each.
 const RETRIES_MAX: u32 = 10;
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// A wait for jobs that go first is doubled at most so often.
+const WAIT_DOUBLINGS_MAX: u32 = 4;
 /// Samples of each outcome that are shown.
 const SAMPLES_MAX: usize = 5;
 
@@ -193,12 +195,12 @@ impl Session {
         rejects: &mut Rejects,
     ) -> Result<ImportView, CliError> {
         let unreadable = file.rejects.len() as u64;
-        let mut retries = 0;
+        let (mut retries, mut waits) = (0, 0);
         while self.import.state == "running" {
             let started = Instant::now();
             let after = self.import.position;
             let index = index_of(file, after);
-            self.show(file, index);
+            self.show(file, index, waits);
             let rows = batch(file, index, self.pace.rows())?;
             let places: Vec<RowPlace> = file.rows[index..index + rows.len()].to_vec();
             let order = json!({
@@ -228,8 +230,12 @@ impl Session {
                 let end = index_of(file, self.import.position);
                 self.recheck(client, file, (index, end), rejects).await?;
             }
-            let pause = step.wait_ms.map_or_else(|| self.pace.span(places.len()), Duration::from_millis);
-            tokio::time::sleep(pause.saturating_sub(started.elapsed())).await;
+            waits = if step.wait_ms.is_some() { waits + 1 } else { 0 };
+            let pause = match step.wait_ms {
+                Some(wait) => Duration::from_millis(wait) * (1 << (waits - 1).min(WAIT_DOUBLINGS_MAX)),
+                None => self.pace.span(places.len()).saturating_sub(started.elapsed()),
+            };
+            tokio::time::sleep(pause).await;
         }
         match self.import.state.as_str() {
             "done" => Ok(self.import.clone()),
@@ -240,14 +246,15 @@ impl Session {
         }
     }
 
-    fn show(&mut self, file: &ImportFile, index: usize) {
+    fn show(&mut self, file: &ImportFile, index: usize, waits: u32) {
         let (total, done) = (file.rows.len() as u64, index as u64);
         let progress = self.progress.get_or_insert_with(|| Progress::new(total, done));
         let refused = match self.import.refused {
             0 => String::new(),
             refused => format!(", {} refused", grouped(refused)),
         };
-        progress.show("rows", done, &refused);
+        let waiting = if waits > 1 { ", waiting: jobs go first" } else { "" };
+        progress.show("rows", done, &format!("{refused}{waiting}"));
     }
 
     pub fn end_progress(&self) {

@@ -1,7 +1,8 @@
 //! Start, check, continue, list and cancel imports.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
@@ -140,16 +141,16 @@ impl Operator {
             let detail = format!("the source `{}` is paused; resume it, then import again", flow.source);
             return Err(OperateError::Refused("source-paused", detail));
         }
-        if let Some(pause) = self.import_pause().await? {
-            let wait_ms = Some(pause.as_millis() as u64);
-            return Ok(ImportStepView { import: record.into(), rows: vec![], taken: false, wait_ms });
-        }
         let until = request.after.saturating_add(request.rows.len() as u64).saturating_add(request.unreadable);
         if until > record.rows {
             let detail = format!("the import has {} rows; these would be {until}", record.rows);
             return Err(OperateError::Invalid(detail));
         }
         let PreparedRows { events, rows } = self.prepare_rows(&live, &flow, request.rows, &record.id.verified_by())?;
+        if let Some(pause) = self.import_pause(&events).await? {
+            let wait_ms = Some(pause.as_millis() as u64);
+            return Ok(ImportStepView { import: record.into(), rows: vec![], taken: false, wait_ms });
+        }
         let refused = rows.iter().filter(|(_, row)| row.is_err()).count() as u64 + request.unreadable;
         let reasons: Vec<_> = events.iter().map(|event| event.quarantine.clone()).collect();
         let at = self.clock.ledger_time();
@@ -212,14 +213,17 @@ impl Operator {
         })
     }
 
-    /// How long an import waits: jobs that wait or run go first. Without a node nothing runs, and nothing is waited for.
-    async fn import_pause(&self) -> Result<Option<std::time::Duration>, OperateError> {
+    /// How long these rows wait: jobs of the same workers that wait or run go first. Without a node nothing runs, and nothing is
+    /// waited for.
+    async fn import_pause(&self, events: &[NewEvent]) -> Result<Option<Duration>, OperateError> {
         if self.is_offline() {
             return Ok(None);
         }
+        let workers: HashSet<&str> = events.iter().flat_map(|event| &event.jobs).map(|job| &*job.worker).collect();
         let is_due = |state: JobState| matches!(state, JobState::Queued | JobState::Running | JobState::Retrying);
         let totals = self.ledger.job_totals().await?;
-        Ok(import::pause(totals.iter().filter(|total| is_due(total.state)).map(|total| total.count).sum()))
+        let ahead = totals.iter().filter(|total| is_due(total.state) && workers.contains(&*total.worker));
+        Ok(import::pause(ahead.map(|total| total.count).sum()))
     }
 
     fn prepare_rows(

@@ -39,6 +39,7 @@ pub enum ExportRequest {
         events: EventsRequest,
         /// Received before this time.
         until: Option<Time>,
+        flow: Option<String>,
     },
     DeadLetters {
         /// The states do not count.
@@ -56,7 +57,8 @@ impl ExportRequest {
         let mut filters: Vec<(&str, String)> = Vec::new();
         let mut add = |name, value: Option<String>| filters.extend(value.map(|value| (name, value)));
         match self {
-            ExportRequest::Events { events, until } => {
+            ExportRequest::Events { events, until, flow } => {
+                add("flow", flow.clone());
                 add("source", events.source.clone());
                 add("type", events.event_type.clone());
                 add("key", events.key.as_ref().map(|_| "one".to_owned()));
@@ -149,7 +151,7 @@ impl Export {
             return Ok(None);
         }
         let rows = match self.request.clone() {
-            ExportRequest::Events { events, until } => self.events(&events, until).await?,
+            ExportRequest::Events { events, until, flow } => self.events(&events, until, flow.as_deref()).await?,
             ExportRequest::DeadLetters { jobs, destination } => {
                 self.dead_letters(&jobs, destination.as_deref()).await?
             }
@@ -196,13 +198,14 @@ impl Export {
         &mut self,
         wanted: &EventsRequest,
         until: Option<Time>,
+        flow: Option<&str>,
     ) -> Result<Vec<Map<String, Value>>, OperateError> {
         let filter = self.operator.looked_up(wanted)?;
         let mut listed = self.operator.ledger.find_events(filter, self.page()).await?;
         self.advance(listed.last().map(|last| last.event.seq), listed.len());
         let too_old = |event: &EventRecord| wanted.since.is_some_and(|since| event.received_at + DISORDER_MAX < since);
         self.is_done |= listed.last().is_some_and(|last| too_old(&last.event));
-        listed.retain(|listed| matches_event(listed, wanted, until));
+        listed.retain(|listed| is(flow, &listed.event.flow) && matches_event(listed, wanted, until));
         let bodies = self.bodies(listed.iter().map(|listed| listed.event.seq).collect()).await?;
         let rows = listed.iter().zip(bodies).map(|(listed, body)| self.event_row(listed, body.as_ref()));
         Ok(rows.collect())

@@ -52,6 +52,8 @@ trait ExportQuery: DeserializeOwned + Send + 'static {
 #[derive(Debug, Default, Deserialize, IntoParams, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct EventsExportQuery {
+    /// Only of this flow.
+    flow: Option<String>,
     /// Only from this source.
     source: Option<String>,
     /// Only of this type.
@@ -79,7 +81,8 @@ impl ExportQuery for EventsExportQuery {
             status: self.state.as_deref().map(status).transpose()?,
             ..EventsRequest::default()
         };
-        Ok(ExportRequest::Events { events, until: self.until.as_deref().map(moment).transpose()? })
+        let until = self.until.as_deref().map(moment).transpose()?;
+        Ok(ExportRequest::Events { events, until, flow: self.flow })
     }
 }
 
