@@ -9,6 +9,7 @@
 mod baseline;
 mod drain;
 mod failures;
+mod history;
 mod intake;
 mod node_under_test;
 mod phases;
@@ -54,7 +55,9 @@ pub(crate) enum BenchKind {
     Drain,
     /// How much of its concurrency a destination keeps that fails 0, 10 and 30 % of its calls at random
     Failures,
-    /// All of it but intake
+    /// How fast a new configuration is applied to stored requests (`plan --history`)
+    History,
+    /// All of it but intake and history
     All,
 }
 
@@ -106,6 +109,7 @@ pub(crate) async fn run(settings: BenchSettings, status: StatusLine) -> Result<R
         end_to_end: if wants(BenchKind::E2e) { Some(bench.end_to_end().await?) } else { None },
         keys: if wants(BenchKind::Keys) { Some(bench.keys().await?) } else { None },
         drain: if wants(BenchKind::Drain) { Some(bench.drain().await?) } else { None },
+        history: if kind == BenchKind::History { Some(bench.history().await?) } else { None },
         failures: if wants(BenchKind::Failures) { bench.failures().await? } else { Vec::new() },
     };
     bench.status.clear();

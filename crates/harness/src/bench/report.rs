@@ -13,6 +13,7 @@ const END_TO_END_FLOOR: f64 = 0.15;
 const KEYS_FLOOR: f64 = 0.9;
 const DRAIN_FLOOR: f64 = 0.9;
 const HELD_FLOOR: f64 = 0.9;
+const HISTORY_PER_MINUTE: f64 = 100_000.0;
 const MEMORY_MAX_KIB: u64 = 128 * 1024;
 
 /// Latency of answers, in milliseconds.
@@ -115,6 +116,14 @@ impl Drain {
     }
 }
 
+/// A new configuration on stored requests.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct HistoryTrial {
+    pub events: u64,
+    pub per_second: f64,
+    pub memory: Memory,
+}
+
 /// A destination that fails some of its calls at random.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct HeldConcurrency {
@@ -136,6 +145,7 @@ pub(crate) struct Figures {
     pub end_to_end: Option<EndToEnd>,
     pub keys: Option<Keys>,
     pub drain: Option<Drain>,
+    pub history: Option<HistoryTrial>,
     /// By the share of failed calls; empty if not measured.
     pub failures: Vec<HeldConcurrency>,
 }
@@ -168,6 +178,9 @@ impl Figures {
             self.keys.map(|keys| at_least("many keys of none", keys.per_second / keys.empty_per_second, KEYS_FLOOR)),
         );
         floors.extend(self.drain.map(|drain| at_least("drain of new events", drain.share(), DRAIN_FLOOR)));
+        floors.extend(self.history.map(|history| {
+            at_least("history of 100,000 a minute", history.per_second * 60.0 / HISTORY_PER_MINUTE, 1.0)
+        }));
         for held in &self.failures {
             floors.push(at_least(&format!("held, {} % failing", held.failure_percent), held.held, HELD_FLOOR));
         }
@@ -283,6 +296,12 @@ fn drain_rows(f: &mut fmt::Formatter<'_>, drain: &Drain) -> fmt::Result {
     row(f, "", String::new(), &memory(&drain.memory))
 }
 
+fn history_rows(f: &mut fmt::Formatter<'_>, history: &HistoryTrial) -> fmt::Result {
+    let name = format!("{} stored requests", history.events);
+    row(f, &name, rate(history.per_second), "each under two configurations, with its calls")?;
+    row(f, "", String::new(), &memory(&history.memory))
+}
+
 fn failures_row(f: &mut fmt::Formatter<'_>, held: &HeldConcurrency) -> fmt::Result {
     let HeldConcurrency { failure_percent, failed_share, concurrency_max, held, calls_per_second } = held;
     let share =
@@ -301,11 +320,12 @@ impl fmt::Display for Report {
         row(f, "bare SQLite, batches of 256", rate(rows), "the same rows, keys in sequence")?;
         row(f, "4 KiB append and flush", rate(flushes), &format!("{:.3} ms each", 1e3 / flushes))?;
         writeln!(f, "\nThe node, in turns with a bare server:")?;
-        let Figures { accept, end_to_end, keys, drain, failures } = &self.figures;
+        let Figures { accept, end_to_end, keys, drain, history, failures } = &self.figures;
         accept.iter().try_for_each(|accept| accept_rows(f, accept, &self.disk))?;
         end_to_end.iter().try_for_each(|end| end_to_end_rows(f, end))?;
         keys.iter().try_for_each(|keys| keys_rows(f, keys))?;
         drain.iter().try_for_each(|drain| drain_rows(f, drain))?;
+        history.iter().try_for_each(|history| history_rows(f, history))?;
         failures.iter().try_for_each(|held| failures_row(f, held))?;
         writeln!(f)?;
         for floor in &self.floors {

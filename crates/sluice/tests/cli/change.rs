@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::scene::{Around, Scene, scene};
-use crate::support::{Ran, Up, Workplace, squeezed, steady};
+use crate::support::{Ran, Up, Workplace, lead, squeezed, steady};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -159,7 +159,8 @@ fn shadow_is_started_with_a_plan_compared_and_stopped() {
     let started = scene.workplace.run(&["plan", scene.copy(), "--shadow", "--reason", "another object"]);
     assert_eq!(started.code, 4, "{started}");
     assert!(started.stderr.contains("sluice shadow"), "{started}");
-    scene.workplace.run(&["send", "website-leads", "payloads/lead.txt", "--id", "beside"]).ok();
+    scene.workplace.write("payloads/beside.txt", &lead("beside", ""));
+    scene.workplace.run(&["send", "website-leads", "payloads/beside.txt"]).ok();
     scene.workplace.until(&["shadow", "--json"], |shadow| shadow["verdict"] == "different");
     let shown = scene.workplace.run(&["shadow"]).ok();
     for part in ["1 of 1 requests differ", "another object", "lead-to-crm"] {
@@ -168,6 +169,20 @@ fn shadow_is_started_with_a_plan_compared_and_stopped() {
     assert!(shown.stdout.lines().all(|line| line.chars().count() <= 80), "{shown}");
     scene.workplace.run(&["shadow", "stop", "--reason", "seen enough"]).ok();
     assert_eq!(scene.workplace.run(&["shadow"]).code, 1);
+}
+
+#[test]
+fn shape_of_a_source_is_shown() {
+    let scene = edited();
+    scene.workplace.until(&["sources", "show", "website", "--shape", "--json"], |shapes| !shapes[0].is_null());
+    let shown = scene.workplace.run(&["sources", "show", "website", "--shape"]).ok();
+    for part in ["Learned from", "email", "text", "100 %"] {
+        assert!(shown.stdout.contains(part), "{part}: {shown}");
+    }
+    assert!(!shown.stdout.to_lowercase().contains("ada@"), "{shown}");
+    let nothing = scene.workplace.run(&["sources", "accept", "website", "--field", "utm", "--reason", "new form"]);
+    assert_eq!(nothing.code, 1, "{nothing}");
+    assert!(nothing.stderr.contains("no such notice"), "{nothing}");
 }
 
 #[test]

@@ -155,7 +155,8 @@ impl Comparison {
             differing.extend(members(old, new).map(|(name, old, new)| (format!("{section}.{name}"), old, new)));
         }
         for (field, old, new) in &differing {
-            let key = (compared.flow.to_owned(), field.clone());
+            // Senders may choose the names.
+            let key = (compared.flow.to_owned(), mask::text(field).into_owned());
             let is_new = self.contacts.is_new(("field", &key), compared.contact);
             self.fields.add(key, is_new, || compared.sample(field, old.as_ref(), new.as_ref()));
         }
@@ -200,7 +201,7 @@ impl Comparison {
             let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
             for name in names.into_iter().filter(|name| old.get(*name) != new.get(*name)) {
                 differs = true;
-                let key = (place.0.clone(), place.1.clone(), name.clone());
+                let key = (place.0.clone(), place.1.clone(), mask::text(name).into_owned());
                 let is_new = self.contacts.is_new(("write", &key), compared.contact);
                 self.writes.add(key, is_new, || compared.sample(name, old.get(name), new.get(name)));
             }
