@@ -256,6 +256,15 @@ fn admin_token(settings: &NodeSettings) -> Result<AdminToken, StartError> {
     Ok(AdminToken::of_node(settings.admin_settings.token.as_ref(), &settings.data)?)
 }
 
+/// Looks at accepted requests after their commit, until `stop`.
+fn observe_requests(context: &work::WorkContext, stop: watch::Receiver<bool>) -> impl Future<Output = ()> + use<> {
+    let payloads = Payloads::new(context.ledger.clone(), context.revisions.clone(), context.metrics.clone());
+    let shadow = ShadowRun::new(context.ledger.clone(), context.revisions.clone());
+    async move {
+        tokio::join!(payloads.run(stop.clone()), shadow.run(stop));
+    }
+}
+
 impl Node {
     /// Starts every component. When it returns, the node accepts events.
     pub async fn start(settings: NodeSettings) -> Result<Node, StartError> {
@@ -296,11 +305,10 @@ impl Node {
         };
         let listeners = Listeners::bind(&settings, &context, &scheduler, token).await?;
         let (intake, admin, operator) = (listeners.intake_address, listeners.admin_address, listeners.operator);
-        let (replays, traces) = (operator.replay_batches(), context.metrics.traces.clone());
-        let payloads = Payloads::new(ledger.clone(), revisions.clone(), context.metrics.clone());
-        let shadow = ShadowRun::new(ledger.clone(), revisions.clone());
-        let watch = Watch::new(&context, scheduler.clone(), listeners.intake_context);
+        let traces = context.metrics.traces.clone();
         let (stop, stop_admin) = (watch::Sender::new(false), watch::Sender::new(false));
+        let (replays, observers) = (operator.replay_batches(), observe_requests(&context, stop.subscribe()));
+        let watch = Watch::new(&context, scheduler.clone(), listeners.intake_context);
         let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, settings.scheduler);
         Ok(Node {
             intake,
@@ -312,8 +320,7 @@ impl Node {
                 tokio::spawn(listeners.changes.run(stop.subscribe())),
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
                 tokio::spawn(replays.run(stop.subscribe())),
-                tokio::spawn(payloads.run(stop.subscribe())),
-                tokio::spawn(shadow.run(stop.subscribe())),
+                tokio::spawn(observers),
                 tokio::spawn(traces.run(stop_admin.subscribe())),
                 tokio::spawn(watch.run(stop_admin.subscribe())),
                 tokio::spawn(maintain::stragglers::run(ledger.clone(), clock.clone(), requeued, stop.subscribe())),

@@ -30,8 +30,8 @@ impl Bench {
         self.send_events(node.intake(), events).await?;
         let order = json!({ "files": changed_files(&leads)?, "window": "1d" });
         let mut trial = api.post("/api/v1/trials", &order).await?;
+        self.status.show(&format!("history: a trial of {events} requests …"));
         while trial["state"] == "running" {
-            self.status.show(&format!("history: {} of {events} requests …", trial["events_done"]));
             tokio::time::sleep(POLL).await;
             trial = api.get::<Value>(&format!("/api/v1/trials/{}", trial["id"])).await?;
         }

@@ -87,15 +87,17 @@ impl Payloads {
         let query = StoredQuery { after: learning.seen, limit: LOOK_EVENTS, body_bytes_max: LOOK_BYTES_MAX };
         let page = self.ledger.events_after(query).await?;
         if let Some(newest) = page.last().map(|stored| stored.event.seq) {
-            let (live, metrics, is_full) = (self.revisions.current(), self.metrics.clone(), page.len() > 100);
+            let (live, metrics) = (self.revisions.current(), self.metrics.clone());
             let learned = tokio::task::spawn_blocking(move || {
                 page.iter().for_each(|stored| learning.learn(stored, &live, &metrics));
                 learning
             });
-            let Ok(learned) = learned.await else { return Ok(None) };
+            let Ok(learned) = learned.await else {
+                tracing::warn!(after = newest, "payloads could not be learned; reading them again");
+                return Ok(None);
+            };
             learning = learned;
-            let last =
-                if is_full { self.ledger.event_span(Time(0)).await?.map_or(newest, |(_, last)| last) } else { newest };
+            let last = self.ledger.event_span(Time(0)).await?.map_or(newest, |(_, last)| last);
             learning.seen = newest.max(last - BEHIND_MAX);
         }
         let is_due = learning.is_urgent || learning.written.elapsed() >= WRITE_INTERVAL || is_last;
