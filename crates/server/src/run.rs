@@ -289,9 +289,8 @@ impl Node {
         ledger.activate_revision(activation(&live, &files, begun, &clock)).await?;
         install::clear(&settings.config)?;
         let revisions = Revisions::new(live, secrets, ledger.pseudonym_key());
-        let requeued = requeue_with(scheduler.clone());
+        let (requeued, paused) = (requeue_with(scheduler.clone()), AppliedPauses::default());
 
-        let paused = AppliedPauses::default();
         let context = work::WorkContext {
             lookups: Lookups::new(revisions.clone(), clock.clone(), paused.clone()),
             ledger: ledger.clone(),

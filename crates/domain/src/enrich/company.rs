@@ -14,6 +14,9 @@ const SECOND_LEVEL: [&str; 24] = [
     "net", "nhs", "or", "org", "plc", "sch", "web",
 ];
 
+/// Names of the fields that are found.
+pub const COMPANY_FIELDS: [&str; 2] = ["domain", "name"];
+
 /// Labels and the whole name, by RFC 1035.
 const LABEL_BYTES_MAX: usize = 63;
 const DOMAIN_BYTES_MAX: usize = 253;

@@ -20,6 +20,11 @@ const FIELDS: [(&str, &[&str]); 10] = [
     ("organization", &["autonomous_system_organization", "as_name"]),
 ];
 
+/// Names of the fields that an entry may have.
+pub fn geo_field_names() -> impl Iterator<Item = &'static str> {
+    FIELDS.iter().map(|(name, _)| *name)
+}
+
 /// The fields of an entry that are known; names are in this language, or in English if it has none.
 pub fn geo_fields(entry: &Value, language: &str) -> Map<String, Value> {
     let at = |place: &str| Path::parse(place)?.find(entry).and_then(scalar).filter(|text| !text.is_empty());

@@ -16,9 +16,9 @@ use serde_json::{Map, Value, json};
 use crate::event::{LossCode, scalar};
 use crate::path::Path;
 use crate::unit;
-pub use company::company;
+pub use company::{COMPANY_FIELDS, company};
 pub use gate::{LookupAdmission, LookupGate};
-pub use geo::geo_fields;
+pub use geo::{geo_field_names, geo_fields};
 
 /// Bytes of the fields that one lookup leaves, as JSON.
 pub const OUTPUT_BYTES_MAX: usize = 16 * 1024;

@@ -1,12 +1,16 @@
 //! Checks of `enrich.geoip` and `enrich.http` beyond the action catalogue.
 
+use std::collections::BTreeSet;
+
 use sluice_domain::action::Action;
-use sluice_domain::enrich::{RESERVED, TIMEOUT_MAX};
+use sluice_domain::enrich::{COMPANY_FIELDS, RESERVED, TIMEOUT_MAX, geo_field_names};
 use sluice_domain::path::Path;
+use sluice_domain::template::Template;
 use sluice_domain::unit;
+use sluice_domain::worker::{Step, Worker};
 
 use super::diagnostics::Report;
-use super::node::{Span, YamlNode};
+use super::node::{Span, YamlKind, YamlNode};
 
 /// Geo database that a step reads, with its location.
 #[derive(Clone, Debug)]
@@ -62,6 +66,62 @@ pub(super) fn check_http(report: Report<'_>, with: &YamlNode) {
                     format!("`fields.{}` must be a path into the response", entry.key),
                 )
                 .hint("such as: company.size or matches[0].title");
+        }
+    }
+}
+
+/// Warns of outputs of lookups that the document of a worker reads and that never have a value.
+pub(super) fn check_reads(report: Report<'_>, document: &YamlNode, worker: &Worker) {
+    let lookups = worker.steps.iter().filter(|step| step.action.is_lookup() && step.foreach.is_none());
+    let lookups: Vec<(String, BTreeSet<String>)> =
+        lookups.map(|step| (format!("steps.{}.output.", step.id), outputs(step))).collect();
+    if !lookups.is_empty() {
+        visit(report, document, &lookups);
+    }
+}
+
+/// Names in the output of a lookup.
+fn outputs(step: &Step) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = RESERVED.map(str::to_owned).into();
+    match step.action {
+        Action::EnrichCompany => names.extend(COMPANY_FIELDS.map(str::to_owned)),
+        Action::EnrichGeoip => names.extend(geo_field_names().map(str::to_owned)),
+        _ => {
+            let Template::Map(with) = &step.with else { return names };
+            match with.iter().find(|(name, _)| name == "fields").map(|(_, fields)| fields) {
+                Some(Template::Map(fields)) => names.extend(fields.iter().map(|(name, _)| name.clone())),
+                Some(Template::Literal(fields)) => {
+                    names.extend(fields.as_object().into_iter().flatten().map(|(name, _)| name.clone()));
+                }
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+fn visit(report: Report<'_>, node: &YamlNode, lookups: &[(String, BTreeSet<String>)]) {
+    match &node.kind {
+        YamlKind::Map(entries) => {
+            // A program is not a template.
+            let templates = entries.iter().filter(|entry| entry.key != "script");
+            templates.for_each(|entry| visit(report, &entry.value, lookups));
+        }
+        YamlKind::List(items) => items.iter().for_each(|item| visit(report, item, lookups)),
+        YamlKind::Scalar(scalar) => {
+            for (prefix, known) in lookups {
+                for (at, _) in scalar.text.match_indices(prefix.as_str()) {
+                    let rest = &scalar.text[at + prefix.len()..];
+                    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+                    let name = &rest[..end];
+                    if !name.is_empty() && !known.contains(name) {
+                        let message = format!("`{prefix}{name}` never has a value");
+                        let names: Vec<&str> = known.iter().map(String::as_str).collect();
+                        let otherwise = format!("the output has {}", names.join(", "));
+                        report.warning(node.span, "unknown-output", message).meant(name, names, &otherwise);
+                    }
+                }
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use super::diagnostics::Report;
 use super::document::DOCUMENT;
 use super::field_reads;
 use super::fields::Fields;
-use super::lookup::NeededDatabase;
+use super::lookup::{self, NeededDatabase};
 use super::node::{Span, YamlNode};
 use super::retry;
 use super::rule::{at_least_one, at_most_one, same};
@@ -143,6 +143,7 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) ->
         schedule,
         safe_mode: safe_mode.unwrap_or_default(),
     };
+    lookup::check_reads(report, node, &worker);
     let fills = filled_queues(&worker);
     Some(ReadWorker {
         name: (name.to_owned(), name_span),

@@ -103,3 +103,24 @@ fn database_that_cannot_be_read_is_a_warning() {
     assert_eq!(problem.place(), "all.yml:18:44");
     assert!(checked.config.is_some(), "leads arrive without it");
 }
+
+#[test]
+fn output_that_no_lookup_has_is_a_warning() {
+    let city = "City: '{{ steps.geo.output.city }}'";
+    let warned = |new: &str| {
+        let (compiled, files) = compiled(&[(city, new)]);
+        assert!(compiled.config.is_some(), "a warning is no error");
+        render_all(&compiled.problems, &files, Colours::None)
+    };
+    for known in ["steps.geo.output.timezone", "steps.company.output.name", "steps.profile.output.size"] {
+        assert_eq!(warned(&format!("City: '{{{{ {known} }}}}'")), "no problems\n", "{known}");
+    }
+    assert_eq!(warned("City: \"{{ steps.profile.output.warning.code | default('none') }}\""), "no problems\n");
+    let said = warned("City: '{{ steps.geo.output.ctiy | upper }}'");
+    assert!(
+        said.contains("`steps.geo.output.ctiy` never has a value") && said.contains("did you mean `city`?"),
+        "{said}"
+    );
+    let said = warned("City: '{{ steps.profile.output.title }}'");
+    assert!(said.contains("the output has found, size, warning"), "{said}");
+}
