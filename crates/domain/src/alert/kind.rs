@@ -17,6 +17,7 @@ pub enum AlertKind {
     DiskFull,
     Clock,
     ResponseLate,
+    CallLimit,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,7 +81,7 @@ use Severity::{Critical, Warning};
 const MINUTE: u64 = 60;
 
 /// All kinds, in the order of the enum.
-pub const ALERTS: [AlertSpec; 13] = [
+pub const ALERTS: [AlertSpec; 14] = [
     row(
         AlertKind::DeadLetters,
         "dead-letters",
@@ -165,6 +166,13 @@ pub const ALERTS: [AlertSpec; 13] = [
         (Warning, 0, count(1)),
         "flow",
         "Events have waited longer than the `respond_within` of their flow.",
+    ),
+    row(
+        AlertKind::CallLimit,
+        "call-limit",
+        (Warning, 0, Thresholds { percent: Some(80), ..NONE }),
+        "destination",
+        "The daily calls that the destination allows are nearly used, or would be within an hour.",
     ),
 ];
 

@@ -13,6 +13,7 @@ mod intake;
 mod node_under_test;
 mod phases;
 mod report;
+mod signal;
 mod workload;
 
 use std::net::SocketAddr;
@@ -28,6 +29,7 @@ pub(crate) use baseline::{COMMAND as BASELINE_COMMAND, serve_baseline};
 pub(crate) use intake::intake;
 pub(crate) use report::Report;
 use report::{Disk, Figures};
+pub(crate) use signal::signal;
 use workload::Workload;
 
 /// Rows per transaction of the SQLite baseline.
@@ -54,7 +56,9 @@ pub(crate) enum BenchKind {
     Drain,
     /// How much of its concurrency a destination keeps that fails 0, 10 and 30 % of its calls at random
     Failures,
-    /// All of it but intake
+    /// How long it takes from the first failed call to the message in Slack
+    Signal,
+    /// All of it but intake and signal
     All,
 }
 

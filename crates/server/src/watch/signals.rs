@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sluice_domain::alert::Signals;
-use sluice_domain::alert::signal::CallCounts;
+use sluice_domain::alert::signal::{CallCounts, CallLimit};
 use sluice_domain::history::series::{HistoryQuery, HistoryRow};
 use sluice_domain::history::{Measure, Step, Value};
 use sluice_domain::job::JobState;
@@ -69,7 +69,18 @@ impl Watch {
             is_disk_full: self.ledger.stats().is_disk_full.load(Ordering::Relaxed),
             clock: self.clock.warning(self.clock.read_ledger_clock()),
             late_responses: vec![],
+            call_limits: self.call_limits(),
         })
+    }
+
+    /// What destinations reported about their daily limits since the node started.
+    fn call_limits(&self) -> Vec<CallLimit> {
+        let live = self.revisions.current();
+        let limit = |destination: &String| {
+            let quota = live.connectors.quota(destination)?;
+            Some(CallLimit { destination: destination.clone(), used: quota.used, limit: quota.limit })
+        };
+        live.config.destinations.keys().filter_map(limit).collect()
     }
 
     /// The ledger's time of a moment of the steady clock, which gates use.
