@@ -84,7 +84,7 @@ pub struct HttpDestination {
     /// True if a URL taken from an event may resolve to a private or loopback address.
     pub allow_private_addresses: bool,
     /// Signs every effect as a Standard Webhook, with the effect key as its id.
-    pub signer: Option<Verifier>,
+    pub signer: Option<Box<Verifier>>,
 }
 
 /// Authentication at an HTTP destination.

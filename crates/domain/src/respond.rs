@@ -20,8 +20,10 @@ use crate::unit::format_duration;
 
 /// Type of the events that tell a person; a playbook with `on: response.at_risk` sends them.
 pub const EVENT_TYPE: &str = "response.at_risk";
-/// Between two looks at a clock whose deadline is over.
-const LATE_INTERVAL: Duration = Duration::from_secs(10);
+/// Between two looks at a clock whose deadline is over: as long as it has been over, within these bounds. A long outage with many
+/// clocks must not keep the ledger busy.
+const LATE_INTERVAL_MIN: Duration = Duration::from_secs(10);
+const LATE_INTERVAL_MAX: Duration = Duration::from_secs(15 * 60);
 /// A clock that nobody answers is given up after this.
 const GIVEN_UP: Duration = Duration::from_secs(7 * 86_400);
 
@@ -240,7 +242,10 @@ pub fn commands(due: &DueResponse, has_rule: bool, now: Time) -> Vec<ResponseCom
         Progress::Open => {
             let is_late = now >= clock.deadline;
             let (state, look_at) = match is_late {
-                true => (ResponseState::Late, now + LATE_INTERVAL),
+                true => {
+                    let interval = now.since(clock.deadline).clamp(LATE_INTERVAL_MIN, LATE_INTERVAL_MAX);
+                    (ResponseState::Late, now + interval)
+                }
                 false => (ResponseState::AtRisk, clock.deadline),
             };
             let keep = change(state, look_at, None);
@@ -369,6 +374,22 @@ mod tests {
         assert_eq!(states(&late, Progress::Open, after(6)), ["late"]);
         assert_eq!(states(&late, Progress::Open, after(5 + 7 * 1_440 + 1)), ["given_up"]);
         assert_eq!(states(&waiting, Progress::Open, after(9)), ["escalate", "late"], "the node was down");
+    }
+
+    #[test]
+    fn late_clock_is_looked_at_less_and_less() {
+        let mut clock = clock();
+        let mut looks = 0;
+        let mut now = clock.deadline;
+        while now < clock.deadline + Duration::from_secs(86_400) {
+            let due = DueResponse { clock: clock.clone(), progress: Progress::Open };
+            let Some(ResponseCommand::Keep(change)) = commands(&due, true, now).pop() else { panic!() };
+            clock = change.clock;
+            assert!(clock.look_at > now);
+            now = clock.look_at;
+            looks += 1;
+        }
+        assert!(looks < 110, "{looks} looks in a day");
     }
 
     #[test]

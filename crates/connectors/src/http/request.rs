@@ -314,7 +314,8 @@ mod tests {
         let secret = Secret::new("own", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
         let verifier = Verifier::new(VerifierSettings::new(Scheme::StandardWebhooks, vec![secret])).unwrap();
         let base_url = Some("https://hooks.example".to_owned());
-        let signed = HttpDestination { base_url, signer: Some(verifier.clone()), ..HttpDestination::default() };
+        let signed =
+            HttpDestination { base_url, signer: Some(Box::new(verifier.clone())), ..HttpDestination::default() };
         let with = json!({"url": "/alerts", "json": {"a": 1}, "idempotency_header": "webhook-id"});
         let request = built(with, &Target::new(&signed).unwrap()).unwrap();
         let headers: Vec<(&str, &str)> =

@@ -23,7 +23,7 @@ pub(crate) struct Target {
     /// Headers of every request, including credentials; all are masked in previews.
     pub(super) headers: HeaderMap,
     allow_private_addresses: bool,
-    pub(super) signer: Option<Verifier>,
+    pub(super) signer: Option<Box<Verifier>>,
     /// Redacted from every message about this destination.
     pub(crate) secrets: Vec<SecretValue>,
     /// Last parsed URL: most steps always use the same one.

@@ -18,6 +18,7 @@ pub enum AlertKind {
     Clock,
     PayloadDrift,
     ResponseLate,
+    CallLimit,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -173,6 +174,13 @@ pub const ALERTS: [AlertSpec; 14] = [
         (Warning, 0, count(1)),
         "flow",
         "Events have waited longer than the `respond_within` of their flow.",
+    ),
+    row(
+        AlertKind::CallLimit,
+        "call-limit",
+        (Warning, 0, Thresholds { percent: Some(80), ..NONE }),
+        "destination",
+        "The daily calls that the destination allows are nearly used, or would be within an hour.",
     ),
 ];
 

@@ -8,6 +8,10 @@ use super::silence::SourceActivity;
 use crate::time::Time;
 use crate::unit::{format_duration, grouped, plural};
 
+/// Window of recent calls.
+const CALLS_WINDOW_SECONDS: u64 = 300;
+/// A limit that would be reached within this time is told, however much of it is used.
+const LIMIT_LASTS_MIN: Duration = Duration::from_secs(3600);
 /// Conditions at one time; further ones are left out. Subjects are names of the configuration, so there are few.
 pub const CONDITIONS_MAX: usize = 1_000;
 /// Details of a grouped alert, in bytes; further subjects are left out.
@@ -40,6 +44,24 @@ pub struct Signals {
     pub payload_drift: Vec<(String, u64)>,
     /// Events of each flow that have waited longer than its `respond_within`.
     pub late_responses: Vec<(String, u64)>,
+    /// What destinations report about their daily limits.
+    pub call_limits: Vec<CallLimit>,
+}
+
+/// Use of a daily limit of calls, as the destination reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallLimit {
+    pub destination: String,
+    pub used: u64,
+    pub limit: u64,
+}
+
+impl CallLimit {
+    /// When the limit is reached at this number of calls in five minutes; `None` if no call was made.
+    fn lasts(&self, recent: u64) -> Option<Duration> {
+        let rest = self.limit.saturating_sub(self.used);
+        (recent > 0).then(|| Duration::from_secs(rest.saturating_mul(CALLS_WINDOW_SECONDS) / recent))
+    }
 }
 
 /// Calls of a destination.
@@ -160,6 +182,22 @@ fn of_destinations(signals: &Signals, found: &mut Found<'_>) {
         let detail = format!("destination:{name} rejects the credentials and is paused");
         found.push(AlertKind::Unauthorized, name, detail);
     }
+    for limit in signals.call_limits.iter().filter(|limit| limit.limit > 0) {
+        let name = &limit.destination;
+        let Some(rule) = found.rule(AlertKind::CallLimit, name) else { continue };
+        let recent = signals.calls.iter().find(|calls| calls.destination == *name).map_or(0, |calls| calls.total);
+        let is_used = limit.used.saturating_mul(100) >= limit.limit.saturating_mul(rule.percent());
+        let lasts = limit.lasts(recent);
+        if is_used || lasts.is_some_and(|lasts| lasts < LIMIT_LASTS_MIN) {
+            let (used, all) = (grouped(limit.used), grouped(limit.limit));
+            let forecast = lasts.map_or(String::new(), |lasts| {
+                let minutes = Duration::from_secs(lasts.as_secs() / 60 * 60);
+                format!("; at the present pace the rest lasts {}", format_duration(minutes))
+            });
+            let detail = format!("{used} of {all} daily calls of destination:{name} are used{forecast}");
+            found.push(AlertKind::CallLimit, name, detail);
+        }
+    }
     for calls in &signals.calls {
         let Some(rule) = found.rule(AlertKind::DestinationFailing, &calls.destination) else { continue };
         if calls.total < rule.count() || calls.failed.saturating_mul(100) < calls.total.saturating_mul(rule.percent()) {
@@ -246,6 +284,7 @@ mod tests {
             clock: Some("the clock is ahead".into()),
             payload_drift: vec![("website".into(), 1)],
             late_responses: vec![("website-leads".into(), 1)],
+            call_limits: vec![CallLimit { destination: "crm".into(), used: 80, limit: 100 }],
         };
         let found = |rules: Vec<AlertRule>| {
             let mut found: Vec<&str> =
@@ -274,6 +313,23 @@ mod tests {
             AlertRule { count: Some(4), percent: Some(25), ..AlertRule::new(AlertKind::DestinationFailing, None) };
         let found = kinds(&signals, AlertRules::new(vec![age, calls]));
         assert_eq!(found, [("queue-age", "crm".to_owned()), ("destination-failing", "crm".to_owned())]);
+    }
+
+    #[test]
+    fn daily_limit_is_told_by_its_share_or_by_the_pace() {
+        let details = |used: u64, recent: u64| {
+            let signals = Signals {
+                calls: vec![CallCounts { destination: "crm".into(), failed: 0, total: recent }],
+                call_limits: vec![CallLimit { destination: "crm".into(), used, limit: 12_000 }],
+                ..Signals::default()
+            };
+            conditions(&signals, &AlertRules::default()).pop().map(|found| found.detail)
+        };
+        assert_eq!(details(9_599, 0), None);
+        assert_eq!(details(9_600, 0).unwrap(), "9,600 of 12,000 daily calls of destination:crm are used");
+        assert_eq!(details(0, 999), None, "an hour and a moment");
+        let soon = details(0, 2_000).unwrap();
+        assert!(soon.ends_with("are used; at the present pace the rest lasts 30m"), "{soon}");
     }
 
     #[test]

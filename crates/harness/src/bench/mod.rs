@@ -16,6 +16,7 @@ mod node_under_test;
 mod observe;
 mod phases;
 mod report;
+mod signal;
 mod workload;
 
 use std::net::SocketAddr;
@@ -31,6 +32,7 @@ pub(crate) use baseline::{COMMAND as BASELINE_COMMAND, serve_baseline};
 pub(crate) use intake::intake;
 pub(crate) use report::Report;
 use report::{Disk, Figures};
+pub(crate) use signal::signal;
 use workload::Workload;
 
 /// Rows per transaction of the SQLite baseline.
@@ -63,7 +65,9 @@ pub(crate) enum BenchKind {
     History,
     /// What traces, log lines and scrapes cost
     Observe,
-    /// All of it but intake and history
+    /// How long it takes from the first failed call to the message in Slack
+    Signal,
+    /// All of it but intake, history and signal
     All,
 }
 

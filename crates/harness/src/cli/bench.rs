@@ -7,6 +7,9 @@ use sluice_server::cli::{CliError, Stop, exit, print};
 use crate::StatusLine;
 use crate::bench::{self, BenchKind, BenchSettings, NodeHost};
 
+/// Rounds of the measurement of the first signal.
+const SIGNAL_ROUNDS: u32 = 3;
+
 /// Measure a node on this machine against the machine's own limits
 #[derive(Debug, clap::Args)]
 #[command(
@@ -69,6 +72,13 @@ impl BenchArgs {
         } else {
             NodeHost::Process(std::env::current_exe().map_err(|error| failed(&error))?)
         };
+        if self.kind == BenchKind::Signal {
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| failed(&error))?;
+            let measured = runtime.block_on(bench::signal(host, SIGNAL_ROUNDS, StatusLine::new()));
+            let measured = measured.map_err(|error| failed(&error))?;
+            return self.print(&measured, measured.all_reached());
+        }
         let settings = BenchSettings {
             kind: self.kind,
             time: Duration::from_secs(self.seconds),

@@ -357,9 +357,6 @@ impl Batch<'_, '_> {
         self.statements.get(StatementId::InsertBody)?.execute(params![seq, body])?;
         let jobs_of = InsertedJobs { seq, id, contact, entity, sealer: &sealer, quarantine: entry.quarantine };
         self.insert_jobs(event, jobs_of)?;
-        if let Some(clock) = event.response_clock(seq, id, JobId(first_job)) {
-            self.write_response(&clock)?;
-        }
         self.counters.next_seq += 1;
         self.counters.next_job += i64::from(jobs);
         self.index_event(event, (entry.key, id), seq);
@@ -460,6 +457,9 @@ impl Batch<'_, '_> {
             if let Some(measure) = Measure::of_job_end(state, 0) {
                 self.counts.add(measure, &job.worker, state.as_str());
             }
+        }
+        if let Some(clock) = event.response_clock(seq, event_id, JobId(self.counters.next_job)) {
+            self.write_response(&clock)?;
         }
         Ok(())
     }

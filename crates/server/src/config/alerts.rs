@@ -70,7 +70,7 @@ pub(super) static ALERT_RULE: SectionSpec = SectionSpec {
             "Threshold of late-duplicates (requests of an hour), unknown-outcomes, approvals-waiting and response-late; fewest calls of destination-failing and fewest usual events of source-silent.",
         )
         .or("10 for late-duplicates, destination-failing and source-silent; 1 for the others"),
-        key("percent", ValueType::Count(1, 100), "Share of calls from which a destination is failing.").or("50"),
+        key("percent", ValueType::Count(1, 100), "Threshold of destination-failing (failed calls) and call-limit (used calls).").or("50 and 80"),
         key(
             "group",
             ValueType::OneOf(&["subject", "kind"]),

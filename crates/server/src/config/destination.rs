@@ -355,10 +355,10 @@ fn read_http(fields: &Fields<'_, '_>) -> HttpDestination {
     }
 }
 
-fn read_signer(fields: &Fields<'_, '_>, node: &YamlNode) -> Option<Verifier> {
+fn read_signer(fields: &Fields<'_, '_>, node: &YamlNode) -> Option<Box<Verifier>> {
     let secret = Secret::new("signing_secret", fields.secret("signing_secret")?);
     match Verifier::new(VerifierSettings::new(Scheme::StandardWebhooks, vec![secret])) {
-        Ok(verifier) => Some(verifier),
+        Ok(verifier) => Some(Box::new(verifier)),
         Err(problem) => {
             fields
                 .report

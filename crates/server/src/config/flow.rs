@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use sluice_domain::alert;
 use sluice_domain::flow::{DuplicateResult, Enqueue, Flow, PayloadRules, ResultField};
 use sluice_domain::path::{Path, Segment};
 use sluice_domain::template::{Expression, Template};
@@ -123,6 +124,9 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) ->
     fields.one_of("version");
     let (name, name_span) = fields.name("name").unwrap_or(("", fields.span));
     let source = fields.name("source").map_or(name, |(source, _)| source);
+    for key in ["name", "source"] {
+        check_reserved(&fields, key);
+    }
     let event = event::read(report, fields.node("event"), name, names);
     let triggers = trigger::read_all(report, fields.node("triggers"), &event);
     let (dropped, dropped_headers) = fields.node("drop").map(|node| read_drop(report, node)).unwrap_or_default();
@@ -139,6 +143,14 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) ->
         ReadFlow { name: (name, name_span), place, flow: Arc::new(flow), respond: respond.clone() }
     };
     triggers.into_iter().enumerate().map(build).collect()
+}
+
+/// The events of the node itself have these names: a flow with one could take their keys or pass for them.
+fn check_reserved(fields: &Fields<'_, '_>, key: &'static str) {
+    if fields.node(key).and_then(YamlNode::text) == Some(alert::SOURCE) {
+        let message = format!("`{}` is the source of the node's own events", alert::SOURCE);
+        fields.report.error(fields.value_span(key), "reserved-name", message).hint("choose another name");
+    }
 }
 
 /// Paths into the body, and names of headers.

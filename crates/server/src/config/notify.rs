@@ -112,9 +112,13 @@ pub(super) fn channel_names(report: Report<'_>, node: &YamlNode) -> Vec<(String,
     for item in items {
         match item.text() {
             Some(name) => found.push((name.to_owned(), item.span)),
-            None => {
-                drop(report.error(item.span, "wrong-type", "`notify` must be names of channels under `alerts.notify`"))
-            }
+            None => report
+                .error(
+                    item.span,
+                    "wrong-type",
+                    format!("`notify` must be names of channels, found {}", item.describe()),
+                )
+                .hint("such as: notify: [team]"),
         }
     }
     found

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sluice_domain::alert::Signals;
-use sluice_domain::alert::signal::CallCounts;
+use sluice_domain::alert::signal::{CallCounts, CallLimit};
 use sluice_domain::history::series::{HistoryQuery, HistoryRow};
 use sluice_domain::history::{Measure, Step, Value};
 use sluice_domain::job::JobState;
@@ -70,6 +70,7 @@ impl Watch {
             clock: self.clock.warning(self.clock.read_ledger_clock()),
             payload_drift: self.payload_drift().await?,
             late_responses: vec![],
+            call_limits: self.call_limits(),
         })
     }
 
@@ -79,6 +80,16 @@ impl Watch {
         let mut sources = self.ledger.drifting_sources().await?;
         sources.retain(|(source, _)| live.config.flows.values().any(|flow| flow.source == *source));
         Ok(sources)
+    }
+
+    /// What destinations reported about their daily limits since the node started.
+    fn call_limits(&self) -> Vec<CallLimit> {
+        let live = self.revisions.current();
+        let limit = |destination: &String| {
+            let quota = live.connectors.quota(destination)?;
+            Some(CallLimit { destination: destination.clone(), used: quota.used, limit: quota.limit })
+        };
+        live.config.destinations.keys().filter_map(limit).collect()
     }
 
     /// The ledger's time of a moment of the steady clock, which gates use.

@@ -213,3 +213,11 @@ fn mistakes_of_a_response_time_are_named_with_advice() {
         assert!(found.contains(expected) && found.contains("error"), "{value} gives:\n{found}");
     }
 }
+
+#[test]
+fn flow_cannot_have_the_name_of_the_nodes_own_events() {
+    for edit in [("name: in\n", "name: alerts\n"), ("source: shop", "source: alerts")] {
+        let found = problems(&[edit]);
+        assert!(found.contains("`alerts` is the source of the node's own events"), "{found}");
+    }
+}

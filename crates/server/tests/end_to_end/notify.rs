@@ -191,18 +191,33 @@ async fn rules_are_listed_with_the_values_that_apply() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn digest_is_sent_once_over_restarts() {
-    let mut channels = channels("  digest: { at: '00:00', notify: [team, mails] }\n").await;
-    // The first day has no dead letters, so it is recorded and nobody is told.
-    until(|| async {
-        let events = channels.world.get("/api/v1/events?source=alerts").await;
-        (!events["items"].as_array().unwrap().is_empty()).then_some(())
-    })
-    .await;
+async fn digest_is_sent_once_over_restarts_with_the_commands_to_act() {
+    let mut channels = channels("").await;
+    channels.world.crm.set_faults(FaultPlan::always(Fault::Reply { code: 400 })).unwrap();
+    let event = channels.world.post(&lead("ada")).await.event();
+    let jobs = channels.world.settled(&event).await;
+    assert_eq!(jobs[0]["state"], "dead", "{jobs:?}");
+    channels.world.stop_node().await;
+    let path = channels.world.config_path("alerts.yml");
+    let alerts = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{alerts}\n  digest: {{ at: '00:00', notify: [team] }}\n")).unwrap();
+    channels.world.start_node().await;
+    let digests = |channels: &Channels| {
+        let texts = channels.slack.messages().into_iter().map(|message| message.text);
+        texts.filter(|text| text.starts_with("Dead letters on ")).collect::<Vec<_>>()
+    };
+    until(|| async { (!digests(&channels).is_empty()).then_some(()) }).await;
+    let said = digests(&channels).remove(0);
+    assert!(said.contains(": 1.\n1 permanent "), "{said}");
+    assert!(said.contains("sluice replay --filter code="), "{said}");
     channels.world.stop_node().await;
     channels.world.start_node().await;
-    let events = channels.world.get("/api/v1/events?source=alerts").await;
-    let digests = events["items"].as_array().unwrap().iter().filter(|event| event["event_type"] == "alert.digest");
-    assert!(digests.count() <= 2, "one for each day that the test touches: {events}");
-    assert!(channels.slack.messages().is_empty() && channels.smtp.messages().is_empty());
+    // A notice that follows shows that the node has looked again.
+    channels.world.act("/api/v1/alerts/test", json!({ "channel": "team" })).await;
+    until(|| async { channels.slack.messages().iter().any(|sent| sent.text.starts_with("TEST")).then_some(()) }).await;
+    let mut days: Vec<String> = digests(&channels).iter().map(|text| text.chars().take(26).collect()).collect();
+    let sent = days.len();
+    days.dedup();
+    assert_eq!(days.len(), sent, "one for each day that the test touches: {days:?}");
+    assert!(channels.smtp.messages().is_empty(), "the other channel was not named");
 }
