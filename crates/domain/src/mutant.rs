@@ -62,6 +62,7 @@ pub enum Mutant {
     TrustIgnored,
     ClampMissing,
     CoalescingDropsField,
+    MergeLosesLane,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -76,7 +77,7 @@ impl Mutant {
     pub const SQLITE: [Mutant; 2] = [Mutant::DedupAfterEnqueue, Mutant::BudgetResetByRestart];
 
     /// Bugs that the simulation must detect.
-    pub const ALL: [Mutant; 54] = [
+    pub const ALL: [Mutant; 55] = [
         Mutant::AckBeforeCommit,
         Mutant::DuplicateAnsweredWithAnotherId,
         Mutant::KeyWithReceiverTimestamp,
@@ -131,6 +132,7 @@ impl Mutant {
         Mutant::TrustIgnored,
         Mutant::ClampMissing,
         Mutant::CoalescingDropsField,
+        Mutant::MergeLosesLane,
     ];
 
     /// True if this bug is active on this thread.

@@ -59,6 +59,7 @@ invariants! {
     NewestWriteStands 44 "in the end a record is as the last confirmed write of its lane left it"
     OwnOutcome 47 "a job settles what the destination said about its own effect"
     IdentitiesApart 48 "no call writes the same record twice"
+    OneLanePerContact 49 "jobs of one contact run in one lane, whichever of its merged contacts they came through"
     SameInSqlite 37 "the ledger on disk answers and holds the same as the one in memory"
 }
 

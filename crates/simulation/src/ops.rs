@@ -14,8 +14,8 @@ use sluice_domain::run::Settle;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Store;
 use sluice_ledger::{
-    Acceptance, Decided, DropJobs, Error, KeepClock, Ledger, NewEvent, Pause, Prune, Recheck, Replay, Resolve, Resume,
-    SetSafeMode, Suppress, Unsuppress,
+    Acceptance, ContactChange, Decided, DropJobs, Error, KeepClock, Ledger, MergeContacts, NewEvent, Pause, Prune,
+    Recheck, Replay, Resolve, Resume, SetSafeMode, SplitContact, Suppress, Unsuppress,
 };
 
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub(super) enum SimOp {
     Prune(Prune),
     KeepClock(KeepClock),
     Recheck(Recheck),
+    MergeContacts(MergeContacts),
+    SplitContact(SplitContact),
 }
 
 /// The reply to a [`SimOp`].
@@ -55,6 +57,7 @@ pub(super) enum SimReply {
     Decided(Vec<(ApprovalId, Decided)>),
     Jobs(Vec<(JobId, Arc<str>)>),
     Pruned(u64),
+    ContactChanged(ContactChange),
     Done,
 }
 
@@ -99,6 +102,8 @@ impl SimOp {
             }
             SimOp::Prune(prune) => SimReply::Pruned(store.prune(&prune).rows),
             SimOp::Recheck(recheck) => SimReply::Jobs(store.recheck(&recheck)),
+            SimOp::MergeContacts(merge) => SimReply::ContactChanged(store.merge_contacts(&merge)),
+            SimOp::SplitContact(split) => SimReply::ContactChanged(store.split_contact(&split)),
             SimOp::KeepClock(keep) => {
                 store.keep_clock(&keep);
                 SimReply::Done
@@ -148,6 +153,8 @@ impl SimOp {
             }
             SimOp::Prune(prune) => SimReply::Pruned(ledger.prune(prune).await?.rows),
             SimOp::Recheck(recheck) => SimReply::Jobs(ledger.recheck(recheck).await?),
+            SimOp::MergeContacts(merge) => SimReply::ContactChanged(ledger.merge_contacts(merge).await?),
+            SimOp::SplitContact(split) => SimReply::ContactChanged(ledger.split_contact(split).await?),
             SimOp::KeepClock(keep) => {
                 ledger.keep_clock(keep).await?;
                 SimReply::Done

@@ -417,7 +417,9 @@ impl Simulation {
                 sluice_ledger::Acceptance::ProofUsed => return None,
             },
             SimReply::Done => Input::Done,
-            SimReply::Settled(_) | SimReply::Jobs(_) | SimReply::Pruned(_) => return None,
+            SimReply::Settled(_) | SimReply::Jobs(_) | SimReply::Pruned(_) | SimReply::ContactChanged(_) => {
+                return None;
+            }
         })
     }
 
