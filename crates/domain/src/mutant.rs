@@ -66,6 +66,7 @@ pub enum Mutant {
     AlertNotifiedBeforeAccept,
     NoticeKeyWithTime,
     ResponseKeptBeforeEscalation,
+    MergeLosesLane,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -80,7 +81,7 @@ impl Mutant {
     pub const SQLITE: [Mutant; 2] = [Mutant::DedupAfterEnqueue, Mutant::BudgetResetByRestart];
 
     /// Bugs that the simulation must detect.
-    pub const ALL: [Mutant; 58] = [
+    pub const ALL: [Mutant; 59] = [
         Mutant::AckBeforeCommit,
         Mutant::DuplicateAnsweredWithAnotherId,
         Mutant::KeyWithReceiverTimestamp,
@@ -139,6 +140,7 @@ impl Mutant {
         Mutant::AlertNotifiedBeforeAccept,
         Mutant::NoticeKeyWithTime,
         Mutant::ResponseKeptBeforeEscalation,
+        Mutant::MergeLosesLane,
     ];
 
     /// True if this bug is active on this thread.

@@ -580,7 +580,8 @@ pub enum ContactChange {
     NotMerged,
     /// More than [`sluice_domain::contact::MEMBERS_MAX`] contacts would be one.
     TooMany,
-    /// Live jobs of the contacts: their lanes must be empty first, since two lanes of one contact would have no order.
+    /// Live jobs of the contacts, and jobs whose write is still to be compared because a call may be applied late: their lanes must
+    /// be empty first, since two lanes of one contact would have no order.
     Busy {
         jobs: u64,
     },

@@ -60,7 +60,7 @@ impl Simulation {
             self.coverage.fault(fault);
         }
         if let Some(ms) = sent.lands_after_ms {
-            calls.iter().for_each(|call| self.plan_landing(sent.after_ms + ms, call.job, &call.label));
+            calls.iter().for_each(|call| self.plan_landing(sent.after_ms + ms, call));
         }
         let answers: Vec<Answer> = items.each.iter().map(|item| item.answer).collect();
         let outcomes = self.outcomes(&calls, &answers, items.is_whole);
@@ -86,7 +86,7 @@ impl Simulation {
         let Some(facts) = self.plan.facts(label).cloned() else { return };
         self.look_at_call(call, n, label);
         self.trace.note(self.now, "call", About::Job(call.job), u64::from(n) << 8);
-        if facts.class == EffectClass::Natural {
+        if facts.class == EffectClass::Natural && !facts.merged {
             self.write_called(call.job, label);
         }
         if item.applied {
@@ -95,10 +95,7 @@ impl Simulation {
                 let visible_at = self.now + self.random.below(LAG_MS_MAX) as i64;
                 self.applied(call.job, label, visible_at);
             }
-            self.record_written(call.job, label);
-            if call.with.get("fields").is_some() {
-                self.checker.people.apply(call);
-            }
+            self.record_written(call);
         }
     }
 
@@ -106,7 +103,8 @@ impl Simulation {
     fn check_identities(&mut self, calls: &[StepCall]) {
         let mut seen = std::collections::BTreeSet::new();
         for call in calls.iter().filter(|_| calls.len() > 1) {
-            if !seen.insert(call.with["who"].to_string()) {
+            let identity = call.with.get("external_id").unwrap_or(&call.with["who"]);
+            if !seen.insert(identity.to_string()) {
                 let detail = || format!("`{}` is written twice in one call", call.label);
                 self.checker.fail(self.now, Invariant::IdentitiesApart, About::Job(call.job), detail);
             }
@@ -165,7 +163,7 @@ impl Simulation {
         let Some(facts) = self.plan.facts(&call.label).cloned() else { return };
         let seen = self.checker.job(call.job).effect(&call.label);
         let visible_at = match facts.class {
-            EffectClass::Natural => self.record_is_of(call.job, &call.label).then_some(self.now),
+            EffectClass::Natural => self.record_is_of(call).then_some(self.now),
             _ => (seen.shown > 0).then_some(seen.visible_at),
         };
         let destination = &self.destinations.0[facts.destination];

@@ -82,6 +82,11 @@ impl ObservedJob {
         self.entity
     }
 
+    /// Whether a confirmed write of it was compared with the record, and could not be made again.
+    pub fn is_unrepaired(&self) -> bool {
+        self.rechecked && self.state != Some(JobState::Succeeded)
+    }
+
     /// The write of an effect is compared with its record.
     pub fn rechecked(&mut self, label: &Arc<str>) {
         (self.rechecked, self.counted) = (true, 0);
@@ -196,9 +201,11 @@ impl Simulation {
     /// Observes a job after a commit about it.
     pub(super) fn look_at(&mut self, id: JobId) {
         let Some(record) = self.store.job(id) else { return };
-        let (state, step, attempts_total, replays, entity) =
-            (record.state, record.step, record.attempts_total, record.replays, record.entity);
+        let (state, step, attempts_total, replays) = (record.state, record.step, record.attempts_total, record.replays);
         let worker = SimPlan::worker_index(&record.worker);
+        // Of a merged contact whichever lane the ledger has: its jobs must keep their order.
+        let entity = self.checker.people.lane(record.seq).unwrap_or(record.entity);
+        self.check_lane(id);
         let now = self.now;
         let job = self.checker.job(id);
         let before = job.state;
@@ -293,11 +300,19 @@ impl Simulation {
                 self.checker.fail(now, Invariant::AttemptsBounded, About::Job(id), detail);
             }
         }
-        let natural = self.plan.facts(&label).is_some_and(|facts| facts.class == EffectClass::Natural);
-        if natural && (call == Some("done") || read == Some("present")) {
-            self.write_confirmed(id, &label);
-        } else if natural && call == Some("noop") {
-            self.write_declined(id, &label);
+        let facts = self.plan.facts(&label).filter(|facts| facts.class == EffectClass::Natural);
+        match (facts.map(|facts| facts.merged), call, read) {
+            (Some(false), Some("done"), _) | (Some(false), _, Some("present")) => self.write_confirmed(id, &label),
+            (Some(false), Some("noop"), _) => self.write_declined(id, &label),
+            (Some(true), Some("noop"), _) if self.checker.job(id).rechecked => self.repair_declined(id),
+            // Nobody could read the record: the comparison was given up.
+            (Some(is_merged), _, Some("unreadable")) if self.store.job(id).is_some_and(|job| !job.state.is_live()) => {
+                match is_merged {
+                    true => self.repair_declined(id),
+                    false => self.write_declined(id, &label),
+                }
+            }
+            _ => {}
         }
         let effect = self.checker.job(id).effect(&label);
         match (call, read) {

@@ -62,6 +62,7 @@ invariants! {
     LookupsStand 49 "a job keeps what its lookup found first, over retries, restarts and replays"
     NothingUntold 50 "every change of an alert and every response at risk is told, whatever crashes"
     ToldOnce 51 "no change of an alert and no response at risk is told twice"
+    OneLanePerContact 52 "jobs of one contact run in one lane, whichever of its merged contacts they came through"
     SameInSqlite 37 "the ledger on disk answers and holds the same as the one in memory"
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sluice_domain::approval::{ApprovalId, Choice};
+use sluice_domain::contact::ContactId;
 use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::policy::Contact;
@@ -11,13 +12,14 @@ use sluice_domain::safe_mode::Modes;
 use sluice_domain::schedule::{Input, PauseTarget};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    DecideApproval, Decided, DropJobs, Pause, Prune, Recheck, Replay, Resolution, Resolve, Resume, SetSafeMode,
-    Suppress, Unsuppress,
+    ContactChange, DecideApproval, Decided, DropJobs, MergeContacts, Pause, Prune, Recheck, Replay, Resolution,
+    Resolve, Resume, SetSafeMode, SplitContact, Suppress, Unsuppress,
 };
 
 use super::coverage::Fault;
 use super::node::Waiter;
 use super::ops::{SimOp, SimReply};
+use super::people::CONTACTS_ASKED;
 use super::plan::{DESTINATIONS, ENTITIES, SimPlan, WORKER_NAMES, WORKERS};
 use super::trace::About;
 use super::world::{SimEvent, Simulation};
@@ -71,6 +73,8 @@ pub(super) enum OperatorAction {
     Decide { id: ApprovalId, choice: Choice },
     SafeMode { worker: Option<usize>, until: Option<Time> },
     Suppress { entity: u64, on: bool },
+    Merge { into: ContactId, contact: ContactId },
+    Split { contact: ContactId },
 }
 
 impl Simulation {
@@ -84,7 +88,8 @@ impl Simulation {
         if !self.rates.operators {
             return;
         }
-        match self.random.below(17) {
+        match self.random.below(18) {
+            11 | 16..=17 => self.change_contacts(),
             12..=13 => self.answer_a_question(),
             14 => self.turn_safe_mode(),
             15 => {
@@ -210,6 +215,10 @@ impl Simulation {
                 let before = Time(at.0 - self.keep_ms());
                 SimOp::Prune(Prune { bodies_before: before, events_before: before, rows_max: 200, at })
             }
+            OperatorAction::Merge { into, contact } => {
+                SimOp::MergeContacts(MergeContacts { into, contact, actor, reason, at })
+            }
+            OperatorAction::Split { contact } => SimOp::SplitContact(SplitContact { contact, actor, reason, at }),
         };
         self.submit(op, Waiter::Operator(act));
     }
@@ -223,6 +232,17 @@ impl Simulation {
         if let Some(id) = self.store.all_approvals().get(newest).map(|asked| asked.id) {
             self.act(OperatorAction::Decide { id, choice }, vec![]);
         }
+    }
+
+    /// Merges two contacts, or takes one out again. Some of these are refused.
+    fn change_contacts(&mut self) {
+        let merged = self.checker.people.merged();
+        let some = self.random.below(merged.len().max(1) as u64) as usize;
+        if let Some(contact) = merged.get(some).filter(|_| self.random.chance(0.5)) {
+            return self.act(OperatorAction::Split { contact: *contact }, vec![]);
+        }
+        let [into, contact] = [0; 2].map(|_| ContactId(1 + self.random.below(CONTACTS_ASKED) as i64));
+        self.act(OperatorAction::Merge { into, contact }, vec![]);
     }
 
     /// Safe mode begins or ends, for a worker or for all.
@@ -303,6 +323,12 @@ impl Simulation {
                 self.requeued(jobs);
             }
             (OperatorAction::Prune, SimReply::Pruned(rows)) if rows > 0 => self.happened(Fault::Prune),
+            (act, SimReply::ContactChanged(change)) => match (act, change) {
+                (_, ContactChange::Busy { .. }) => self.happened(Fault::ContactBusy),
+                (OperatorAction::Merge { .. }, ContactChange::Done) => self.happened(Fault::ContactsMerged),
+                (OperatorAction::Split { .. }, ContactChange::Done) => self.happened(Fault::ContactSplit),
+                _ => {}
+            },
             _ => {}
         }
     }

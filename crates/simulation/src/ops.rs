@@ -16,8 +16,8 @@ use sluice_domain::run::Settle;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Store;
 use sluice_ledger::{
-    Acceptance, Decided, DropJobs, Error, KeepClock, Ledger, NewEvent, Pause, Prune, Recheck, Replay, Resolve, Resume,
-    SetSafeMode, Suppress, Unsuppress,
+    Acceptance, ContactChange, Decided, DropJobs, Error, KeepClock, Ledger, MergeContacts, NewEvent, Pause, Prune,
+    Recheck, Replay, Resolve, Resume, SetSafeMode, SplitContact, Suppress, Unsuppress,
 };
 
 #[derive(Clone, Debug)]
@@ -44,6 +44,8 @@ pub(super) enum SimOp {
     Recheck(Recheck),
     KeepAlerts(AlertChanges),
     KeepResponse(ResponseChange),
+    MergeContacts(MergeContacts),
+    SplitContact(SplitContact),
 }
 
 /// The reply to a [`SimOp`].
@@ -60,6 +62,7 @@ pub(super) enum SimReply {
     Jobs(Vec<(JobId, Arc<str>)>),
     Pruned(u64),
     Kept(bool),
+    ContactChanged(ContactChange),
     Done,
 }
 
@@ -109,6 +112,8 @@ impl SimOp {
                 SimReply::Done
             }
             SimOp::KeepResponse(change) => SimReply::Kept(store.keep_response(&change)),
+            SimOp::MergeContacts(merge) => SimReply::ContactChanged(store.merge_contacts(&merge)),
+            SimOp::SplitContact(split) => SimReply::ContactChanged(store.split_contact(&split)),
             SimOp::KeepClock(keep) => {
                 store.keep_clock(&keep);
                 SimReply::Done
@@ -163,6 +168,8 @@ impl SimOp {
                 SimReply::Done
             }
             SimOp::KeepResponse(change) => SimReply::Kept(ledger.keep_response(change).await?),
+            SimOp::MergeContacts(merge) => SimReply::ContactChanged(ledger.merge_contacts(merge).await?),
+            SimOp::SplitContact(split) => SimReply::ContactChanged(ledger.split_contact(split).await?),
             SimOp::KeepClock(keep) => {
                 ledger.keep_clock(keep).await?;
                 SimReply::Done

@@ -1,6 +1,6 @@
 //! Events about persons, and the records that their merged states are written to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value, json};
@@ -8,12 +8,13 @@ use sluice_domain::contact::{
     CLOCK_SKEW_MAX, ContactId, ContactRules, IdentifierRule, Observation, SourceTrust, WriteSlot,
 };
 use sluice_domain::event::{Audit, Event};
-use sluice_domain::job::JobState;
-use sluice_domain::record::{EventDraft, NewEvent};
+use sluice_domain::job::{EffectState, JobId, JobState};
+use sluice_domain::record::{EventDraft, JobRecord, NewEvent};
 use sluice_domain::run::StepCall;
 use sluice_domain::time::Time;
-use sluice_ledger::Page;
+use sluice_ledger::{ContactRecord, Page};
 
+use super::checker::ObservedJob;
 use super::invariants::Invariant;
 use super::plan::ENTITIES;
 use super::trace::About;
@@ -21,6 +22,9 @@ use super::world::Simulation;
 
 /// Persons that events are about.
 const PERSONS: u32 = 6;
+/// Operators name contacts up to this number: every person has one, and some do not exist.
+pub(super) const CONTACTS_ASKED: u64 = PERSONS as u64 + 1;
+const ALL: Page = Page { after: None, limit: u32::MAX };
 /// The fields of a record, by the attribute that each is filled with.
 pub(super) const FIELDS: [&str; 3] = ["name", "city", "score"];
 
@@ -105,13 +109,26 @@ pub(super) fn person_event(request: PersonRequest<'_>) -> NewEvent {
 /// What was observed of persons.
 #[derive(Debug, Default)]
 pub(super) struct People {
-    /// What every accepted event says, by its sequence number.
+    /// What every accepted event says and the contact that it belongs to, by its sequence number.
     said: BTreeMap<i64, (ContactId, Observation)>,
+    /// The contact that each merged contact is merged into.
+    parents: BTreeMap<ContactId, ContactId>,
+    /// The newest event when a contact was last merged or split.
+    changed: BTreeMap<ContactId, i64>,
     /// The records at the destination, by their ids.
     records: BTreeMap<String, Map<String, Value>>,
+    /// Contacts whose record the destination refused to repair.
+    unrepaired: BTreeSet<ContactId>,
 }
 
 impl People {
+    /// Whether a record has the values of this call.
+    pub fn shows(&self, call: &StepCall) -> bool {
+        let record = self.records.get(call.with["external_id"].as_str().unwrap_or_default());
+        let mut fields = call.with["fields"].as_object().into_iter().flatten();
+        fields.all(|(field, value)| record.is_some_and(|record| record.get(field) == Some(value)))
+    }
+
     /// A write is applied at the destination.
     pub fn apply(&mut self, call: &StepCall) {
         let id = call.with["external_id"].as_str().unwrap_or_default().to_owned();
@@ -119,31 +136,98 @@ impl People {
         self.records.entry(id).or_default().extend(fields);
     }
 
-    /// The value of a field of a contact, found by comparing all of its events.
+    /// Contacts that are merged into another one.
+    pub fn merged(&self) -> Vec<ContactId> {
+        self.parents.keys().copied().collect()
+    }
+
+    fn root(&self, contact: ContactId) -> ContactId {
+        let mut root = contact;
+        while let Some(parent) = self.parents.get(&root) {
+            root = *parent;
+        }
+        root
+    }
+
+    /// The entity that the jobs of an event have to run under; `None` if the event is not about a person.
+    pub fn lane(&self, seq: i64) -> Option<u64> {
+        let (contact, _) = self.said.get(&seq)?;
+        Some(self.root(*contact).entity())
+    }
+
+    fn reshaped(&mut self, contacts: [ContactId; 2]) {
+        let newest = self.said.last_key_value().map_or(0, |(seq, _)| *seq);
+        self.changed.extend(contacts.map(|contact| (contact, newest)));
+    }
+
+    /// The value of a field of a contact, found by comparing all events of it and of what is merged into it.
     fn winner(&self, contact: ContactId, field: &str) -> Option<Value> {
-        let said = self.said.iter().filter(|(_, (of, _))| *of == contact).filter_map(|(seq, (_, observation))| {
+        let said = self.said.iter().filter(|(_, (of, _))| self.root(*of) == contact);
+        let ranked = said.filter_map(|(seq, (_, observation))| {
             let value = observation.values.iter().find(|value| value.field == field)?;
             let latest = observation.received_at + CLOCK_SKEW_MAX;
             let at = observation.occurred_at.unwrap_or(observation.received_at).min(latest);
             Some(((value.trust, at, *seq), value.value.clone()))
         });
-        said.max_by_key(|(rank, _)| *rank).map(|(_, value)| value)
+        ranked.max_by_key(|(rank, _)| *rank).map(|(_, value)| value)
     }
 }
 
 impl Simulation {
     /// An event became durable.
     pub(super) fn note_person(&mut self, seq: i64, observation: Option<&Observation>) {
-        let Some(contact) = self.store.contact_of_event(seq, WriteSlot::new("", "")) else { return };
-        if let Some(observation) = observation {
-            self.checker.people.said.insert(seq, (contact.id, observation.clone()));
+        let Some(root) = self.store.contact_of_event(seq, WriteSlot::new("", "")) else { return };
+        let Some(observation) = observation else { return };
+        // The contact of the event and every contact that it is part of have seen it; the contact itself has the fewest members.
+        let members = self.store.contact(root.id).map_or_else(Vec::new, |contact| contact.members);
+        let has_seen = members.into_iter().filter_map(|id| self.store.contact(id)).filter(|of| of.state.version == seq);
+        let Some(contact) = has_seen.min_by_key(|of| of.members.len()) else { return };
+        self.checker.people.said.insert(seq, (contact.id, observation.clone()));
+        if self.checker.people.root(contact.id) != root.id {
+            let detail = || format!("event {seq} of {} belongs to {}", contact.id, root.id);
+            self.checker.fail(self.now, Invariant::MergeLaws, About::Nothing, detail);
         }
+    }
+
+    /// The destination left a record alone that was overwritten.
+    pub(super) fn repair_declined(&mut self, id: JobId) {
+        let people = &mut self.checker.people;
+        let said = self.store.job(id).and_then(|job| people.said.get(&job.seq));
+        people.unrepaired.extend(said.map(|(contact, _)| *contact));
+    }
+
+    /// A merge became durable.
+    pub(super) fn note_merge(&mut self, contact: ContactId, into: ContactId) {
+        self.checker.people.parents.insert(contact, into);
+        self.checker.people.reshaped([contact, into]);
+        self.check_lanes();
+    }
+
+    /// A split became durable.
+    pub(super) fn note_split(&mut self, contact: ContactId) {
+        let root = self.checker.people.root(contact);
+        self.checker.people.parents.remove(&contact);
+        self.checker.people.reshaped([contact, root]);
+        self.check_lanes();
+    }
+
+    /// Also of finished jobs: they may be replayed.
+    fn check_lanes(&mut self) {
+        let jobs: Vec<JobId> = self.store.jobs().map(|job| job.id).collect();
+        jobs.into_iter().for_each(|job| self.check_lane(job));
+    }
+
+    /// A job about a person has the lane of the contact that the person's contact is merged into.
+    pub(super) fn check_lane(&mut self, id: JobId) {
+        let Some(job) = self.store.job(id) else { return };
+        let Some(lane) = self.checker.people.lane(job.seq).filter(|lane| *lane != job.entity) else { return };
+        let detail = format!("its lane is that of entity {:x}; its contact has {lane:x}", job.entity);
+        self.checker.fail(self.now, Invariant::OneLanePerContact, About::Job(id), || detail);
     }
 
     /// At the end: a contact is the merge of its events, and its record is the contact as far as its newest job has written it.
     pub(super) fn check_people(&mut self) {
-        let page = Page { after: None, limit: u32::MAX };
-        for contact in self.store.contacts(false, page) {
+        for contact in self.store.contacts(false, ALL) {
             let mut expected = Map::new();
             for field in FIELDS {
                 let name = format!("attributes.{field}");
@@ -163,22 +247,46 @@ impl Simulation {
                 let detail = format!("{} has a value of {}", contact.id, register.occurred_at);
                 return self.checker.fail(self.now, Invariant::ClockSkewClamped, About::Nothing, || detail);
             }
-            let newest = self.store.contact_events(contact.id, page).into_iter().next();
-            let Some(job) = newest.and_then(|seq| self.store.jobs().find(|job| job.seq == seq)) else { continue };
-            if !matches!(job.state, JobState::Succeeded | JobState::Noop) || job.seq != contact.state.version {
-                continue;
-            }
-            let email = contact.state.value("identity.email").and_then(Value::as_str).unwrap_or_default();
-            // A destination that has nothing to do confirms nothing.
-            let Some(record) = self.checker.people.records.get(email) else { continue };
-            let noop_by_destination = self
-                .store
-                .effect_states(job.id)
-                .any(|effect| effect.state == sluice_domain::job::EffectState::Skipped && effect.n > 0);
-            if *record != expected && !noop_by_destination {
-                let detail = format!("the record of {} is {record:?}; the contact is {expected:?}", contact.id);
-                return self.checker.fail(self.now, Invariant::CoalescingLosesNothing, About::Job(job.id), || detail);
-            }
+            self.check_person_record(&contact, expected);
+        }
+    }
+
+    /// The record of a contact is the contact, if its newest job has ended well.
+    fn check_person_record(&mut self, contact: &ContactRecord, mut expected: Map<String, Value>) {
+        let people = &self.checker.people;
+        let newest = self.store.contact_events(contact.id, ALL).into_iter().next();
+        let Some(job) = newest.and_then(|seq| self.store.jobs().find(|job| job.seq == seq)) else { return };
+        if !matches!(job.state, JobState::Succeeded | JobState::Noop) || job.seq != contact.state.version {
+            return;
+        }
+        let changed = contact.members.iter().filter_map(|member| people.changed.get(member)).max();
+        if changed.is_some_and(|changed| job.seq <= *changed) {
+            // The next event writes the contact as it is since then.
+            return;
+        }
+        let jobs = self.store.contact_events(contact.id, ALL).into_iter().flat_map(|seq| self.store.jobs_of(seq));
+        let is_unrepaired =
+            |job: &JobRecord| self.checker.jobs.get(job.id.0 as usize).is_some_and(ObservedJob::is_unrepaired);
+        if contact.members.iter().any(|member| people.unrepaired.contains(member))
+            || jobs.into_iter().any(is_unrepaired)
+        {
+            return;
+        }
+        let email = contact.state.value("identity.email").and_then(Value::as_str).unwrap_or_default();
+        // A destination that has nothing to do confirms nothing.
+        let Some(record) = people.records.get(email) else { return };
+        let noop_by_destination =
+            self.store.effect_states(job.id).any(|effect| effect.state == EffectState::Skipped && effect.n > 0);
+        if changed.is_some() {
+            // A field that was written while the contact was another one, and that it does not have, stays at the destination.
+            let left = record.iter().filter(|(field, _)| !expected.contains_key(*field));
+            let left: Vec<_> = left.map(|(field, value)| (field.clone(), value.clone())).collect();
+            expected.extend(left);
+        }
+        if *record != expected && !noop_by_destination {
+            let (id, detail) =
+                (job.id, format!("the record of {} is {record:?}; the contact is {expected:?}", contact.id));
+            self.checker.fail(self.now, Invariant::CoalescingLosesNothing, About::Job(id), || detail);
         }
     }
 }

@@ -87,8 +87,10 @@ pub(super) struct StepFacts {
     pub resend_allowed: bool,
     /// Whether it is done depends on the output of an internal step, or on a failure.
     pub decided_inside: bool,
-    /// Its record can be compared with what was written.
+    /// Its record can be compared with what was written, and its calls may be applied late.
     pub compares: bool,
+    /// It writes the merged state of a contact.
+    pub merged: bool,
     pub undo: bool,
     pub continues: bool,
 }
@@ -118,7 +120,7 @@ impl SimPlan {
             revisions: Vec::new(),
             attempts_max: 0,
             destinations: DESTINATION_NAMES.map(Arc::from),
-            steps: step_facts(),
+            steps: step_facts(random.chance(0.5)),
         };
         plan.revise(random);
         plan
@@ -198,7 +200,8 @@ const STEPS: [(&str, usize, usize, EffectClass); 11] = [
     ("profile", PROFILES, CRM, EffectClass::Natural),
 ];
 
-fn step_facts() -> BTreeMap<&'static str, StepFacts> {
+/// In half of the runs the records of contacts can be compared.
+fn step_facts(profile_compares: bool) -> BTreeMap<&'static str, StepFacts> {
     let facts = |(id, _, destination, class): (&'static str, usize, usize, EffectClass)| {
         let unordered = matches!(id, "mail" | "chat");
         let facts = StepFacts {
@@ -207,7 +210,8 @@ fn step_facts() -> BTreeMap<&'static str, StepFacts> {
             order: if unordered { LaneOrder::None } else { LaneOrder::Fifo },
             resend_allowed: id == "chat",
             decided_inside: matches!(id, "chat" | "sync" | "refund"),
-            compares: matches!(id, "upsert" | "sync"),
+            compares: matches!(id, "upsert" | "sync") || (id == "profile" && profile_compares),
+            merged: id == "profile",
             undo: id == "refund",
             continues: id == "note",
         };
@@ -331,9 +335,10 @@ fn worker(index: usize, reversed: bool, plan: &SimPlan, random: &mut Random) -> 
 
 fn external(id: &str, plan: &SimPlan) -> Step {
     let facts = plan.facts(id).expect("every external step has its facts");
-    let has_batches = matches!(id, "upsert" | "ticket" | "charge" | "mail" | "chat" | "row");
+    let has_batches = matches!(id, "upsert" | "ticket" | "charge" | "mail" | "chat" | "row" | "profile");
+    let identity = if facts.merged { "external_id" } else { "who" };
     Step {
-        batch: has_batches.then(|| BatchForm::new(BATCH_MAX, &[], &["who"])),
+        batch: has_batches.then(|| BatchForm::new(BATCH_MAX, &[], &[identity])),
         destination: plan.destinations[facts.destination].clone(),
         class: facts.class,
         order: facts.order,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sluice_domain::job::{EffectState, JobId, JobState};
+use sluice_domain::run::StepCall;
 
 use super::invariants::Invariant;
 use super::trace::About;
@@ -26,30 +27,37 @@ impl Simulation {
     }
 
     /// A call is applied after it was given up.
-    pub(super) fn plan_landing(&mut self, after_ms: i64, job: JobId, label: &Arc<str>) {
-        self.stragglers.push((job, label.clone()));
+    pub(super) fn plan_landing(&mut self, after_ms: i64, call: &StepCall) {
+        self.stragglers.push(call.clone());
         let index = self.stragglers.len() - 1;
         self.plan_in(after_ms, SimEvent::Lands { index });
     }
 
     /// A call that was given up is applied all the same, perhaps after newer ones.
     pub(super) fn lands(&mut self, index: usize) {
-        let (job, label) = self.stragglers[index].clone();
+        let call = self.stragglers[index].clone();
+        let (job, label) = (call.job, &call.label);
         self.trace.note(self.now, "lands late", About::Job(job), 0);
-        if self.checker.job(job).effect(&label).shown == 0 {
-            self.applied(job, &label, self.now);
+        if self.checker.job(job).effect(label).shown == 0 {
+            self.applied(job, label, self.now);
         }
-        self.record_written(job, &label);
+        self.record_written(&call);
     }
 
     /// A write is applied at the destination.
-    pub(super) fn record_written(&mut self, job: JobId, label: &Arc<str>) {
-        self.record(job, label).shows = Some(job);
+    pub(super) fn record_written(&mut self, call: &StepCall) {
+        match self.plan.facts(&call.label).is_some_and(|facts| facts.merged) {
+            true => self.checker.people.apply(call),
+            false => self.record(call.job, &call.label).shows = Some(call.job),
+        }
     }
 
-    /// Whether the record is as this job has written it.
-    pub(super) fn record_is_of(&mut self, job: JobId, label: &Arc<str>) -> bool {
-        self.record(job, label).shows == Some(job)
+    /// Whether the record is as this call would write it: one of a contact has its values, any other was written by its job last.
+    pub(super) fn record_is_of(&mut self, call: &StepCall) -> bool {
+        match self.plan.facts(&call.label).is_some_and(|facts| facts.merged) {
+            true => self.checker.people.shows(call),
+            false => self.record(call.job, &call.label).shows == Some(call.job),
+        }
     }
 
     pub(super) fn write_confirmed(&mut self, job: JobId, label: &Arc<str>) {

@@ -428,7 +428,11 @@ impl Simulation {
                 sluice_ledger::Acceptance::ProofUsed => return None,
             },
             SimReply::Done => Input::Done,
-            SimReply::Settled(_) | SimReply::Jobs(_) | SimReply::Pruned(_) | SimReply::Kept(_) => return None,
+            SimReply::Settled(_)
+            | SimReply::Jobs(_)
+            | SimReply::Pruned(_)
+            | SimReply::Kept(_)
+            | SimReply::ContactChanged(_) => return None,
         })
     }
 

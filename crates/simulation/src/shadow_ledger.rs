@@ -208,14 +208,22 @@ async fn keep(ledger: &Ledger, revisions: Vec<Arc<str>>) -> Result<(), Error> {
 /// What one holds and the other does not.
 async fn difference(ledger: &Ledger, store: &Store) -> Result<Option<String>, Error> {
     let (mut after, mut jobs) = (JobId(0), 0);
+    let (mut lanes, mut lanes_on_disk) = (BTreeMap::new(), BTreeMap::new());
     loop {
         let ids = ledger.matching_jobs(JobFilter::default(), after, PAGE).await?;
         let Some(last) = ids.last() else { break };
         after = *last;
         jobs += ids.len() as u64;
         for id in ids {
+            let (found, wanted) = (ledger.job(id).await?, store.job(id).cloned());
+            if let (Some(found), Some(wanted)) = (&found, &wanted)
+                && (*lanes.entry(wanted.entity).or_insert(found.entity) != found.entity
+                    || *lanes_on_disk.entry(found.entity).or_insert(wanted.entity) != wanted.entity)
+            {
+                return Ok(Some(format!("{id} shares its lane with other jobs than in memory")));
+            }
             let nobody = |job: JobRecord| JobRecord { entity: 0, ..job };
-            let (found, wanted) = (ledger.job(id).await?.map(nobody), store.job(id).cloned().map(nobody));
+            let (found, wanted) = (found.map(nobody), wanted.map(nobody));
             if found != wanted {
                 return Ok(Some(format!("{id} is {found:?}, and in memory {wanted:?}")));
             }
@@ -238,6 +246,11 @@ async fn difference(ledger: &Ledger, store: &Store) -> Result<Option<String>, Er
     let wanted: Vec<ResponseClock> = store.responses(page).into_iter().map(nameless).collect();
     if found != wanted {
         return Ok(Some(format!("the response clocks are {found:?}, and in memory {wanted:?}")));
+    }
+    let page = Page { after: None, limit: PAGE };
+    let (found, wanted) = (ledger.contacts(false, page).await?, store.contacts(false, page));
+    if found != wanted {
+        return Ok(Some(format!("contacts are {found:?}, and in memory {wanted:?}")));
     }
     let found = (ledger.event_count().await?, jobs);
     let wanted = (store.event_count(), store.jobs().count() as u64);

@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_domain::job::JobId;
 use sluice_domain::ledger_clock::{Observation, Steady};
 use sluice_domain::random::Random;
+use sluice_domain::run::StepCall;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Store;
 
@@ -147,7 +147,7 @@ pub(super) struct Simulation {
     /// Writes of processes that have ended.
     pub late_writes: Vec<Option<SimOp>>,
     /// Calls that are applied after they were given up.
-    pub stragglers: Vec<(JobId, Arc<str>)>,
+    pub stragglers: Vec<StepCall>,
     pub disk_full_until: i64,
     pub disk_full_for_all_until: i64,
     pub checker: Checker,

@@ -5,7 +5,7 @@ use sluice_domain::mutant::Mutant;
 use sluice_domain::ops::ChargeResult;
 use sluice_domain::record::AttemptKind;
 use sluice_domain::run::Settle;
-use sluice_ledger::Acceptance;
+use sluice_ledger::{Acceptance, ContactChange};
 
 use super::checker::Attempt;
 use super::coverage::Fault;
@@ -167,6 +167,12 @@ impl Simulation {
             (SimOp::RecordStep(result), _) => self.look_at(result.job),
             (SimOp::Skip(skip), _) => self.look_at(skip.job),
             (SimOp::RequestApproval(request), _) => self.look_at(request.job),
+            (SimOp::MergeContacts(merge), SimReply::ContactChanged(ContactChange::Done)) => {
+                self.note_merge(merge.contact, merge.into);
+            }
+            (SimOp::SplitContact(split), SimReply::ContactChanged(ContactChange::Done)) => {
+                self.note_split(split.contact)
+            }
             (SimOp::Recheck(_), SimReply::Jobs(jobs)) => jobs.iter().for_each(|(job, _)| self.look_at_recheck(*job)),
             (SimOp::Replay(_) | SimOp::Resolve(_) | SimOp::Drop(_), SimReply::Jobs(jobs)) => {
                 for (job, _) in jobs {

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use sluice_faulty_vfs::{CrashSurvival, Disk};
-use sluice_simulation::{Campaign, Ground, Options, Profile, run_beside};
+use sluice_simulation::{Campaign, Fault, Ground, Options, Profile, run_beside};
 
 const KEEPS: [CrashSurvival; 4] =
     [CrashSurvival::Nothing, CrashSurvival::Some, CrashSurvival::Prefix, CrashSurvival::Everything];
@@ -51,5 +51,9 @@ fn ledger_on_disk_and_in_memory_return_and_store_the_same() {
         let (events, calls) = (totals.events, totals.calls);
         println!("{}: {seeds} seeds, {events} events, {calls} calls, {} crashes", profile.as_str(), totals.crashes);
         assert!(totals.crashes > crashes, "{} crashes", totals.crashes);
+        for fault in [Fault::ContactsMerged, Fault::ContactSplit] {
+            let counts = totals.coverage.counts();
+            assert!(counts.iter().any(|(name, count)| name == fault.as_str() && *count > 0), "{}", fault.as_str());
+        }
     }
 }

@@ -82,7 +82,7 @@ use Severity::{Critical, Warning};
 const MINUTE: u64 = 60;
 
 /// All kinds, in the order of the enum.
-pub const ALERTS: [AlertSpec; 14] = [
+pub const ALERTS: [AlertSpec; 15] = [
     row(
         AlertKind::DeadLetters,
         "dead-letters",

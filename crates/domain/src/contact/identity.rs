@@ -3,6 +3,7 @@
 
 use super::{Conflict, ContactId, ContactState};
 use crate::key::KeyDigest;
+use crate::mutant::Mutant;
 
 /// An identifier of an event. The value itself is not here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,17 @@ pub struct Owner {
     pub contact: ContactId,
     /// The contact that it is merged into; itself if it is not.
     pub root: ContactId,
+}
+
+impl Owner {
+    /// The contact whose lane the jobs of this one run in: contacts that are merged have one lane, so that their jobs keep one
+    /// order.
+    pub fn lane(self) -> ContactId {
+        match Mutant::MergeLosesLane.is_on() {
+            true => self.contact,
+            false => self.root,
+        }
+    }
 }
 
 /// Which contact an event belongs to.
@@ -116,6 +128,12 @@ mod tests {
         let merged = Some(Owner { contact: ContactId(2), root: ContactId(1) });
         let resolution = resolved([merged, A, None], |_, _| false);
         assert_eq!((resolution.owner, resolution.links, resolution.conflicts), (merged, vec![2], vec![]));
+    }
+
+    #[test]
+    fn merged_contacts_have_the_lane_of_their_root() {
+        let merged = Owner { contact: ContactId(2), root: ContactId(1) };
+        assert_eq!((merged.lane(), A.map(Owner::lane)), (ContactId(1), Some(ContactId(1))));
     }
 
     #[test]

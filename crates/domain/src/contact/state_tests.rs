@@ -1,5 +1,7 @@
 //! Laws of the registers.
 
+use std::ops::Range;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
@@ -77,40 +79,59 @@ fn expected(events: &[(EventSeq, Observation)], field: &str) -> Option<Value> {
     winner.map(|(value, ..)| value.value)
 }
 
+type History = Vec<(EventSeq, Observation)>;
+
+/// A history of so many events, the same with every event twice in any order, and a place to cut it at.
+fn histories(events: Range<usize>) -> impl Strategy<Value = (History, History, usize)> {
+    (vec(said(), events), 0..10usize).prop_flat_map(|(said, cut)| {
+        let events = history(&said);
+        let twice: Vec<_> = events.iter().chain(&events).cloned().collect();
+        (Just(events), Just(twice).prop_shuffle(), Just(cut))
+    })
+}
+
+fn joined(first: &ContactState, second: &ContactState) -> ContactState {
+    let mut state = first.clone();
+    state.join(second);
+    state
+}
+
+fn check_history((events, shuffled, cut): (History, History, usize)) -> Result<(), TestCaseError> {
+    let state = folded(&events);
+    prop_assert_eq!(&folded(&shuffled), &state, "another order, every event twice");
+    prop_assert_eq!(&folded(events.iter().rev()), &state, "backwards");
+    let (a, b) = events.split_at(cut.min(events.len()));
+    let (a, b) = (folded(a), folded(b));
+    prop_assert_eq!(&joined(&a, &b), &state, "two parts");
+    prop_assert_eq!(&joined(&b, &a), &state, "commutative");
+    prop_assert_eq!(&joined(&state, &b), &state, "idempotent");
+    for field in ["identity.email", "attributes.f1", "attributes.f2", "attributes.f3"] {
+        let winner = expected(&events, field);
+        prop_assert_eq!(state.value(field), winner.as_ref(), "{}", field);
+    }
+    for (_, registers) in state.fields() {
+        prop_assert!(registers.len() <= VALUES_MAX);
+    }
+    Ok(())
+}
+
 proptest! {
-    // Together with the shuffles and splits below: more than 100,000 histories.
-    #![proptest_config(ProptestConfig { cases: 25_000, failure_persistence: None, ..ProptestConfig::default() })]
+    // Together 100,000 histories, on two threads.
+    #![proptest_config(ProptestConfig { cases: 50_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_order_repeat_and_split_gives_the_same_state(
-        (events, shuffled) in vec(said(), 0..10).prop_flat_map(|said| {
-            let events = history(&said);
-            let twice: Vec<_> = events.iter().chain(&events).cloned().collect();
-            (Just(events), Just(twice).prop_shuffle())
-        }),
-        cut in 0..10usize,
-    ) {
-        let state = folded(&events);
-        prop_assert_eq!(&folded(&shuffled), &state, "another order, every event twice");
-        prop_assert_eq!(&folded(events.iter().rev()), &state, "backwards");
-        let (a, b) = events.split_at(cut.min(events.len()));
-        let (a, b) = (folded(a), folded(b));
-        let joined = |first: &ContactState, second: &ContactState| {
-            let mut state = first.clone();
-            state.join(second);
-            state
-        };
-        prop_assert_eq!(&joined(&a, &b), &state, "two parts");
-        prop_assert_eq!(&joined(&b, &a), &state, "commutative");
-        prop_assert_eq!(&joined(&state, &b), &state, "idempotent");
-        for field in ["identity.email", "attributes.f1", "attributes.f2", "attributes.f3"] {
-            let winner = expected(&events, field);
-            prop_assert_eq!(state.value(field), winner.as_ref(), "{}", field);
-        }
-        for (_, registers) in state.fields() {
-            prop_assert!(registers.len() <= VALUES_MAX);
-        }
+    fn every_order_repeat_and_split_of_a_few_events_gives_the_same_state(history in histories(0..5)) {
+        check_history(history)?;
     }
+
+    #[test]
+    fn every_order_repeat_and_split_of_many_events_gives_the_same_state(history in histories(5..10)) {
+        check_history(history)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn states_survive_their_text_form(said in vec(said(), 0..6)) {

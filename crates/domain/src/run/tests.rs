@@ -99,6 +99,8 @@ pub(super) struct Case {
     contact: Option<ContactView>,
     /// Parameters of every call.
     sent: Vec<Value>,
+    /// Parameters of every read-back.
+    read: Vec<Value>,
     /// Results of skipped effects.
     skipped: Vec<Value>,
     /// Answers to lookups.
@@ -168,6 +170,7 @@ pub(super) fn case_of(worker: Worker, attributes: Value) -> Case {
         context: NOW,
         contact: None,
         sent: vec![],
+        read: vec![],
         skipped: vec![],
         lookups: vec![],
         made: vec![],
@@ -255,8 +258,9 @@ impl Case {
                     let recorded = !matches!(batch.recording[0], Recording::IfSlow(_));
                     Input::Called { outcome: self.outcomes.remove(0), recorded }
                 }
-                Command::ReadBack(_) => {
+                Command::ReadBack(call) => {
                     self.commands.push("read");
+                    self.read.push(call.with.clone());
                     Input::ReadBack(self.readbacks.remove(0))
                 }
                 Command::Settle(settle) => {

@@ -1,6 +1,6 @@
 //! Contacts: the one that an event belongs to, what is known of it, and what was written of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_domain::contact::identity::{Owner, resolve};
 use sluice_domain::contact::{
@@ -85,7 +85,7 @@ impl Store {
             contacts.identifiers.insert(identifier.digest.0, id);
         }
         contacts.events.insert(seq, id);
-        contacts.owner(id).root.entity()
+        contacts.owner(id).lane().entity()
     }
 
     /// The contact of an event, as the one that it is merged into.
@@ -181,15 +181,22 @@ impl Store {
         events.filter_map(|(seq, _)| self.events.get(seq)).flat_map(|event| event.job_ids()).collect()
     }
 
+    /// Jobs that have not ended, or in whose lane a call may still be applied: it would not be looked for in another lane.
     fn live_jobs_of<'c>(&self, contacts: impl IntoIterator<Item = &'c ContactId>) -> u64 {
+        let pending = self.stragglers.values().filter(|straggler| !straggler.is_compared());
+        let pending: BTreeSet<JobId> = pending.map(|straggler| straggler.job).collect();
+        let is_live = |id: &JobId| self.jobs.get(id).is_some_and(|job| job.record.state.is_live());
         let jobs = contacts.into_iter().flat_map(|contact| self.jobs_of_contact(*contact));
-        jobs.filter(|id| self.jobs.get(id).is_some_and(|job| job.record.state.is_live())).count() as u64
+        jobs.filter(|id| is_live(id) || pending.contains(id)).count() as u64
     }
 
     /// The finished jobs of these contacts run in the lane of `root` should they be replayed.
     fn move_lanes(&mut self, contacts: &[ContactId], root: ContactId) {
-        for job in contacts.iter().flat_map(|contact| self.jobs_of_contact(*contact)).collect::<Vec<_>>() {
-            self.change(job, |record| record.entity = root.entity());
+        for contact in contacts {
+            let entity = Owner { contact: *contact, root }.lane().entity();
+            for job in self.jobs_of_contact(*contact) {
+                self.change(job, |record| record.entity = entity);
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! Contacts: the one that an event belongs to, what is known of it, and what was written of it.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{OptionalExtension, params};
 use sluice_domain::contact::identity::{Identifier, Owner, resolve};
 use sluice_domain::contact::{
@@ -30,8 +32,8 @@ struct ContactRow {
 }
 
 /// The digest under which the jobs of a contact are kept in order.
-fn entity(batch: &Batch<'_, '_>, root: ContactId) -> u64 {
-    prefix(&batch.key_store.digest("entity", &root.entity().to_be_bytes()))
+fn entity(batch: &Batch<'_, '_>, owner: Owner) -> u64 {
+    prefix(&batch.key_store.digest("entity", &owner.lane().entity().to_be_bytes()))
 }
 
 impl Batch<'_, '_> {
@@ -75,7 +77,7 @@ impl Batch<'_, '_> {
         for identifier in resolution.links.iter().filter_map(|place| identifiers.get(*place)) {
             self.link(identifier, row.id)?;
         }
-        Ok((row.id.0, entity(self, root)))
+        Ok((row.id.0, entity(self, Owner { contact: row.id, root })))
     }
 
     fn write_contact(&self, row: &ContactRow, is_new: bool) -> rusqlite::Result<()> {
@@ -240,19 +242,24 @@ impl Batch<'_, '_> {
         Ok(found)
     }
 
+    /// Jobs that have not ended, or in whose lane a call may still be applied: it would not be looked for in another lane.
     fn live_jobs<'c>(&self, contacts: impl IntoIterator<Item = &'c ContactId>) -> rusqlite::Result<u64> {
+        let row = |row: &rusqlite::Row<'_>| Ok(JobId(row.get(0)?));
+        let mut pending = self.cached(include_str!("sql/pending_stragglers.sql"))?;
+        let pending: BTreeSet<JobId> = pending.query_map([Time::NEVER.0], row)?.collect::<rusqlite::Result<_>>()?;
+        let is_live =
+            |(job, state): &(JobId, Option<JobState>)| state.is_none_or(JobState::is_live) || pending.contains(job);
         let mut live = 0;
         for contact in contacts {
-            let jobs = self.jobs_of(*contact)?;
-            live += jobs.iter().filter(|(_, state)| state.is_none_or(JobState::is_live)).count() as u64;
+            live += self.jobs_of(*contact)?.iter().filter(|job| is_live(job)).count() as u64;
         }
         Ok(live)
     }
 
     /// The finished jobs of these contacts run in the lane of `root` should they be replayed.
     fn move_lanes(&mut self, contacts: &[ContactId], root: ContactId) -> rusqlite::Result<()> {
-        let entity = entity(self, root) as i64;
         for contact in contacts {
+            let entity = entity(self, Owner { contact: *contact, root }) as i64;
             for (job, _) in self.jobs_of(*contact)? {
                 let Some(mut head) = self.job_head(job)? else { continue };
                 head.entity = entity;

@@ -5,16 +5,16 @@ use sluice_domain::contact::identity::Identifier;
 use sluice_domain::contact::{
     ContactId, ContactWrite, MEMBERS_MAX, Observation, ObservedValue, WriteRecord, WriteSlot,
 };
-use sluice_domain::job::{JobId, JobState, Term};
+use sluice_domain::job::{EffectState, JobId, JobState, Term};
 use sluice_domain::key::KeyDigest;
-use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Accepted, ContactChange, ContactRecord, EventLookup, MergeContacts, NewEvent, Page, Quarantine, Replay, Settlement,
-    SplitContact,
+    Accepted, Begin, BeginResult, ContactChange, ContactRecord, EventLookup, MergeContacts, NewEvent, Page, Quarantine,
+    Recheck, Replay, Settlement, SplitContact,
 };
 
-use crate::driver::{Driver, Fixture, open, open_with_few_recent_keys, settlement};
+use crate::driver::{Driver, Fixture, at, begin, open, open_with_few_recent_keys, settlement};
 use crate::fixtures::{START, event};
 
 const PAGE: Page = Page { after: None, limit: 100 };
@@ -211,6 +211,25 @@ pub async fn a_merge_is_one_lane_and_one_state_and_a_split_takes_it_back<D: Driv
     assert_ne!(fixture.read(mail_job).await.entity, fixture.read(shop_job).await.entity);
     let lines = fixture.audit_lines().await.join("\n");
     assert!(lines.contains("merge contacts") && lines.contains("split contact"), "{lines}");
+}
+
+pub async fn contacts_are_not_merged_while_a_call_of_them_may_be_applied_late<D: Driver>() {
+    let fixture = open::<D>();
+    let shop = fixture.accept_event(about("1", &["shop-1"], "Ann")).await;
+    let mail = fixture.accept_event(about("2", &["ann@x"], "Anna")).await;
+    let (a, b) = (fixture.contact_of(&shop).await, fixture.contact_of(&mail).await);
+    fixture.finish(&mail).await;
+    let job = fixture.jobs_of(&shop).await[0].id;
+    let begin = Begin { class: EffectClass::Natural, ..begin(job, 1) };
+    assert_eq!(fixture.begin_with(begin).await, BeginResult::Go);
+    let mut dead = settlement(job, 1, JobState::Dead);
+    let effect = dead.effect.as_mut().unwrap();
+    (effect.state, effect.late_until) = (EffectState::Unknown, Some(at(100)));
+    assert!(fixture.settle_with(dead).await);
+    assert_eq!(fixture.merge(b, a).await, ContactChange::Busy { jobs: 1 }, "its lane would not be compared any more");
+    let recheck = Recheck { at: at(100), due_at: at(100), jobs_max: 10 };
+    assert_eq!(fixture.ledger.recheck(recheck).await.unwrap(), []);
+    assert_eq!(fixture.merge(b, a).await, ContactChange::Done);
 }
 
 pub async fn only_so_many_contacts_become_one<D: Driver>() {

@@ -260,6 +260,7 @@ macro_rules! suite {
                 events_are_found_by_their_trace_and_by_the_record_that_they_wrote
                 an_event_that_links_two_contacts_is_a_conflict_and_merges_nothing
                 a_merge_is_one_lane_and_one_state_and_a_split_takes_it_back
+                contacts_are_not_merged_while_a_call_of_them_may_be_applied_late
                 only_so_many_contacts_become_one
                 a_confirmed_write_is_kept_until_it_is_in_doubt
                 a_replayed_job_keeps_its_contact

@@ -13,7 +13,10 @@ fn unsure() -> Outcome {
 
 /// A finished job of this worker whose effect `a` is compared with its record.
 fn compared(worker: Worker) -> Case {
-    let mut case = case(worker);
+    compared_case(case(worker))
+}
+
+fn compared_case(mut case: Case) -> Case {
     let mut applied = case.effect("a", EffectClass::Natural, EffectState::Rechecking);
     applied.result = Some(Arc::new(json!({ "id": "7" })));
     case.loaded.effects = vec![applied];
@@ -90,6 +93,37 @@ fn compared_write_is_left_alone_if_its_record_is_as_written_and_made_again_if_no
             assert_finished_as_before(&case);
         }
     }
+}
+
+#[test]
+fn compared_write_of_a_merged_state_reads_and_writes_the_contact_as_it_is_now() {
+    let worker = || worker(vec![Step { id: "a".into(), action: Action::SalesforceUpsert, ..merged_step() }]);
+    let contact_after_write = |name: &str| {
+        let mut case = case(worker()).answers(done("1"));
+        case.contact = Some(contact(name, None));
+        case.run("crm");
+        contact(name, case.settles[0].settlement.write.clone().unwrap().write)
+    };
+    let mut case = compared_case(case_of(worker(), json!({ "name": "Old" })));
+    case.contact = Some(contact_after_write("New"));
+    case.readbacks = vec![Readback::Absent];
+    case.run("crm");
+    assert_eq!(
+        case.commands,
+        ["contact", "read", "settle", "finish"],
+        "a confirmed write of these values is no reason to skip it"
+    );
+    assert_eq!(case.read[0]["fields"], json!({ "Name": "New" }), "not the value of the event whose write is compared");
+    let in_doubt = WriteRecord::in_doubt(WriteSlot::new("w", "a"));
+    assert_eq!(case.settles[0].settlement.write, Some(in_doubt), "the next write of the contact sends every field");
+    case.contact = Some(contact_after_write("Newest"));
+    case.outcomes = vec![done("8")];
+    case.run("crm");
+    assert_eq!(case.commands[4..], ["contact", "begin", "call", "settle", "finish"]);
+    assert_eq!(case.sent[0]["fields"], json!({ "Name": "Newest" }), "what another event has changed meanwhile");
+    let write = case.settles[1].settlement.write.clone().unwrap().write.unwrap();
+    assert_eq!(Value::Object(write.fields), json!({ "Name": "Newest" }));
+    assert_finished_as_before(&case);
 }
 
 #[test]

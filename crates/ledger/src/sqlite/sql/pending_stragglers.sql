@@ -1,0 +1,1 @@
+SELECT job FROM straggler WHERE due_at < ?1
