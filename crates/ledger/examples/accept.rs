@@ -34,6 +34,7 @@ fn observation(person: u64) -> Observation {
         source: "website".into(),
         occurred_at: None,
         received_at: START,
+        ..Observation::default()
     }
 }
 

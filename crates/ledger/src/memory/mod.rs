@@ -12,6 +12,7 @@ mod handle;
 mod history;
 mod identity;
 mod lanes;
+mod late_identity;
 mod operate;
 mod policy;
 mod read;
@@ -92,6 +93,7 @@ pub struct Store {
     history: history::HistoryRows,
     alerts: BTreeMap<(AlertKind, String), Alert>,
     contacts: identity::Contacts,
+    late_identities: late_identity::LateIdentities,
     last_seq: EventSeq,
     last_job: i64,
     term: Term,

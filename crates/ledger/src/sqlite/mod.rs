@@ -21,6 +21,7 @@ mod identity;
 mod inspect;
 mod key_index;
 mod key_store;
+mod late_identity;
 mod lists;
 mod mac;
 #[cfg(test)]
@@ -64,7 +65,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 23;
+const SCHEMA_VERSION: i64 = 24;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -89,6 +90,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0021_users.sql"),
     include_str!("sql/0022_credentials.sql"),
     include_str!("sql/0023_contact_events.sql"),
+    include_str!("sql/0030_late_identity.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

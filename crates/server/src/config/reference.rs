@@ -58,6 +58,7 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &policy::LIMIT,
         &contacts::CONTACTS,
         &contacts::IDENTIFIER,
+        &contacts::CORRELATION,
         &contacts::SOURCE_TRUST,
         &contacts::FIELD_TRUST,
         &queue::QUEUE,

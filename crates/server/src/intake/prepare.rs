@@ -7,7 +7,7 @@ use hyper::header::HeaderName;
 use hyper::{HeaderMap, StatusCode};
 use serde::Serializer;
 use serde_json::Value;
-use sluice_domain::contact::Observation;
+use sluice_domain::contact::{IDENTITY_MISSING, Observation};
 use sluice_domain::event::{Event, EventId, EventOrigin, MappingProblem};
 use sluice_domain::flow::{ContentDedup, Enqueue, Flow, Idempotency, OnClash, OnMismatch};
 use sluice_domain::key::{self, DerivedKey, KeyContext, KeyDigest, KeyProblem};
@@ -37,9 +37,6 @@ impl HeaderSource for Headers<'_> {
 
 /// Credential headers, never stored.
 const SECRET_HEADERS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "x-api-key"];
-
-/// Quarantine reason of an event without identity fields; never an error response.
-const IDENTITY_MISSING: &str = "identity-missing";
 
 /// Event that is ready to be written.
 #[derive(Debug)]
@@ -269,6 +266,13 @@ impl<'f> Request<'_, 'f> {
         (None, Some((FailureClass::Identity, problem)))
     }
 
+    /// What an event says that is quarantined because it has no identity, if a later event may supply one. Any other quarantined
+    /// event says nothing: an operator has not looked at it yet.
+    fn waiting(&self, event: &Event, quarantine: &Quarantine) -> Option<Box<Observation>> {
+        let rules = self.live.config.contacts.as_ref().filter(|_| quarantine.failure.code == IDENTITY_MISSING)?;
+        Some(Box::new(rules.observe_unidentified(event))).filter(|observation| observation.correlation.is_some())
+    }
+
     fn new_event(&self, parts: Parts<'_>, observation: Option<Box<Observation>>) -> NewEvent {
         let Request { live, flow, arrival } = self;
         let Parts { key, event, jobs, fingerprint, signed_content, headers, raw, quarantine } = parts;
@@ -299,8 +303,10 @@ impl<'f> Request<'_, 'f> {
                 ContentDedup::Always(window) => Some(window),
                 ContentDedup::WithoutOwnId => (key.by_content || key.rank > 0).then_some(Idempotency::CONTENT_WINDOW),
             },
-            // A quarantined event says nothing: an operator has not looked at it yet.
-            observation: observation.filter(|_| quarantine.is_none()),
+            observation: match &quarantine {
+                None => observation,
+                Some(quarantine) => self.waiting(event, quarantine),
+            },
             quarantine,
             ..new
         }

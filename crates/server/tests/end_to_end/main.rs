@@ -19,6 +19,7 @@ mod fixture;
 mod guard_fixture;
 mod history;
 mod intake;
+mod late_identity;
 mod messages;
 mod operating;
 mod playbook;

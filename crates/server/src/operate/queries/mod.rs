@@ -31,8 +31,8 @@ pub(super) use contacts::contact_id;
 use super::commands::need;
 use super::operator::{OperateError, Operator, job_id};
 use super::views::{
-    AlertView, AttemptView, AuditView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, List,
-    PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
+    AlertView, AttemptView, AuditView, EffectView, EventDetail, EventView, FlowView, IdentifiedView, JobDetail,
+    JobView, List, PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
 };
 use crate::intake;
 use crate::levels::Levels;
@@ -88,12 +88,15 @@ impl Operator {
             }
             None => (None, None, None),
         };
+        let identity = self.ledger.event_identity(event.seq).await?;
         Ok(EventDetail {
             event: EventView::new(&event, &jobs),
             normalized,
             raw,
             headers,
             clash,
+            identified: identity.supplied.as_ref().map(IdentifiedView::new),
+            waits_for_identity_until: identity.waits_until.map(|until| until.to_string()),
             revealed: reveal.is_some(),
         })
     }

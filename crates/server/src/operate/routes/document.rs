@@ -79,6 +79,7 @@ use super::{
         contacts::show,
         contacts::merge,
         contacts::split,
+        contacts::identify,
         contacts::trace
     )
 )]
