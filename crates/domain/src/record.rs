@@ -60,7 +60,8 @@ pub struct NewEvent {
     pub proof: Option<Proof>,
     /// Fields whose conversion lost something. Counted by source, field and code.
     pub warnings: Vec<MappingWarning>,
-    /// What the event says about its contact, if contacts are kept. It has an identifier then; a quarantined event says nothing.
+    /// What the event says about its contact, if contacts are kept. It has an identifier, or it is quarantined without one and waits
+    /// for a later event that supplies it.
     pub observation: Option<Box<Observation>>,
     /// A row of an import: when it arrives says nothing about its source.
     pub imported: bool,

@@ -455,6 +455,12 @@ impl Ledger {
         self.submit(Op::MergeContacts, merge).await
     }
 
+    /// Releases a quarantined event with an identity that an operator supplies. Its jobs are announced like those that a later
+    /// event releases.
+    pub async fn identify(&self, identify: IdentifyEvent) -> Result<Identified, Error> {
+        self.submit(Op::Identify, identify).await
+    }
+
     /// Takes a contact out of the one that it is merged into.
     pub async fn split_contact(&self, split: SplitContact) -> Result<ContactChange, Error> {
         self.submit(Op::SplitContact, split).await

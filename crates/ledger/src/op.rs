@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sluice_domain::alert::AlertKind;
-use sluice_domain::contact::ContactId;
+use sluice_domain::contact::{Conflict, ContactId, Observation, SuppliedIdentity};
 use sluice_domain::event::EventId;
 use sluice_domain::history::recorder::Point;
 use sluice_domain::job::{JobId, Term};
@@ -546,6 +546,32 @@ pub enum MatchedBy {
     AdjacentKey,
     /// The same content under another key, within the content window or as signed content.
     Content,
+}
+
+/// Actor of the releases that a later event makes.
+pub const RELEASE: &str = "contacts";
+
+/// An operator supplies an identity for a quarantined event.
+#[derive(Clone, Debug)]
+pub struct IdentifyEvent {
+    pub seq: EventSeq,
+    /// What the event says with the identity. Has an identifier.
+    pub observation: Observation,
+    pub supplied: SuppliedIdentity,
+    /// Digest of the person, if known: whose key seals the identity.
+    pub contact: Option<KeyDigest>,
+}
+
+/// The result of an [`IdentifyEvent`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identified {
+    /// The event belongs to this contact, and its jobs are queued.
+    Done(ContactId),
+    NotFound,
+    /// No job of the event waits for an identity: it has one already, or was replayed or dropped.
+    NotWaiting,
+    /// The identifiers belong to several contacts, or contradict the one that they belong to. Nothing is written.
+    Conflict(Vec<Conflict>),
 }
 
 /// Makes a contact part of another one.

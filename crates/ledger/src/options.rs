@@ -9,6 +9,7 @@ use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::time::Time;
 use tokio::sync::watch;
 
+use crate::op::ChangedJob;
 use crate::record::LoadedJob;
 use crate::seal::RootKey;
 
@@ -50,6 +51,8 @@ pub struct LedgerOptions {
     pub wants_new_jobs: Box<dyn Fn(&str) -> bool + Send>,
     /// Called by the writer with the announced jobs of each commit, in order.
     pub on_new_jobs: Box<dyn Fn(Vec<LoadedJob>) + Send>,
+    /// Called by the writer with the quarantined jobs that a commit has released.
+    pub on_requeued: Box<dyn Fn(Vec<ChangedJob>) + Send>,
     /// Called once when the file can no longer be trusted; the process should end.
     pub on_fatal: Box<dyn Fn(&str) + Send>,
     /// Keys in memory before they are moved to a sorted run; `None` is the default. Small values are for tests.
@@ -73,6 +76,7 @@ impl LedgerOptions {
             clock,
             wants_new_jobs: Box::new(|_| false),
             on_new_jobs: Box::new(|_| {}),
+            on_requeued: Box::new(|_| {}),
             on_fatal: Box::new(|_| {}),
             recent_keys_max: None,
             wal_pages_max: None,

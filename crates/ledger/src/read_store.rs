@@ -105,6 +105,10 @@ macro_rules! read_verbs {
             contact(id: ContactId) -> Option<ContactRecord>;
             /// Contacts, newest first: those that are not merged into another one, or all that have conflicts.
             contacts(conflicts_only: bool, page: Page) -> Vec<ContactRecord>;
+            /// The identity that was supplied for an event after it was accepted, or until when the event waits for one.
+            event_identity(event: EventSeq) -> EventIdentity;
+            /// Events of a contact, and of those that are merged into it, whose identity was supplied later; newest first.
+            supplied_identities(contact: ContactId, limit: u32) -> Vec<IdentityRecord>;
             /// Number of effects that count under a cap.
             cap_used(cap: CapReservation, now: Time) -> u64;
             /// Suppressed contacts, newest first.

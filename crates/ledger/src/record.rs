@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use sluice_domain::contact::{ContactId, ContactState};
+use sluice_domain::contact::{ContactId, ContactState, SuppliedIdentity};
 use sluice_domain::drift::Shape;
-use sluice_domain::event::MappingWarning;
+use sluice_domain::event::{EventId, MappingWarning};
 use sluice_domain::history::{Labels, Measure};
 use sluice_domain::import::{ImportCounts, ImportId, ImportState};
 use sluice_domain::job::{JobId, JobState};
@@ -263,6 +263,25 @@ pub struct ContactRecord {
     pub created_at: Time,
     /// Of all members.
     pub state: ContactState,
+}
+
+/// An event that was identified after it was accepted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IdentityRecord {
+    pub event: EventId,
+    /// The contact that it was assigned to then.
+    pub contact: ContactId,
+    pub at: Time,
+    /// `None` once the key of the person is destroyed.
+    pub supplied: Option<SuppliedIdentity>,
+}
+
+/// What is known of the identity of an event beyond the event itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EventIdentity {
+    pub supplied: Option<IdentityRecord>,
+    /// Until when it waits for a later event that supplies one.
+    pub waits_until: Option<Time>,
 }
 
 /// A worker and a destination (empty: internal steps) with live jobs.

@@ -165,6 +165,8 @@ write_verbs! {
     FindReferenced: find_referenced(EventLookup) -> Vec<EventSeq>;
     /// Events of a contact and of those that are merged into it, newest first. The index belongs to the writer.
     ContactEvents: contact_events(ContactEvents) -> Vec<EventSeq>;
+    /// Releases a quarantined event with an identity that an operator supplies.
+    Identify: identify(IdentifyEvent) -> Identified;
     MergeContacts: merge_contacts(MergeContacts) -> ContactChange;
     SplitContact: split_contact(SplitContact) -> ContactChange;
     /// Returns the version of a new tenant key, or the number of contacts that were looked at.

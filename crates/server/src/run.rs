@@ -154,10 +154,12 @@ fn open_ledger(
     scheduler: schedule::SchedulerHandle,
     fail: watch::Sender<bool>,
 ) -> Result<Ledger, StartError> {
+    let announcer = scheduler.clone();
     let options = LedgerOptions {
         clock: clock.for_ledger(),
         wants_new_jobs: Box::new(|_| true),
-        on_new_jobs: Box::new(move |jobs| scheduler.announce(jobs)),
+        on_new_jobs: Box::new(move |jobs| announcer.announce(jobs)),
+        on_requeued: Box::new(move |jobs| scheduler.requeued(jobs)),
         on_fatal: Box::new(move |_| {
             let _ = fail.send(true);
         }),

@@ -1,9 +1,10 @@
 //! The contact of an event, by its identifiers. Nothing is guessed: an identifier that belongs to another contact is kept apart and
 //! shown as a conflict.
 
-use super::{Conflict, ContactId, ContactState};
+use super::{Conflict, ContactId, ContactState, IDENTITY_CONFLICT, OnConflict};
 use crate::key::KeyDigest;
 use crate::mutant::Mutant;
+use crate::outcome::{Failure, FailureClass};
 
 /// An identifier of an event. The value itself is not here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,22 @@ pub struct Resolution {
     pub conflicts: Vec<Conflict>,
 }
 
+/// An event that is quarantined because its identifiers conflict. Nothing is linked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub failure: Failure,
+    /// The contact that shows the conflicts.
+    pub shown_on: ContactId,
+    conflicts: Vec<Conflict>,
+}
+
+impl Refusal {
+    /// Records the conflicts in the state of the contact that shows them.
+    pub fn record(&self, state: &mut ContactState, seq: i64) {
+        self.conflicts.iter().for_each(|conflict| state.conflict(seq, conflict.clone()));
+    }
+}
+
 /// Decides by the order of the identifiers: the event belongs to the contact of the first one. If that is not known yet, it
 /// belongs to the first known contact that can take it, or to a new one. Contacts that are merged are one.
 ///
@@ -75,6 +92,34 @@ pub fn resolve(
 }
 
 impl Resolution {
+    /// Why the event is quarantined instead of being assigned; `None` if it is assigned.
+    pub fn refusal(&self, identifiers: &[Identifier], on_conflict: OnConflict) -> Option<Refusal> {
+        let shown_on =
+            self.owner.map(|owner| owner.root).or_else(|| self.conflicts.iter().find_map(Conflict::other))?;
+        if on_conflict == OnConflict::First || self.conflicts.is_empty() {
+            return None;
+        }
+        let mut conflicts: Vec<Conflict> =
+            self.conflicts.iter().filter(|conflict| conflict.other() != Some(shown_on)).cloned().collect();
+        // The contact of a later identifier was passed over, since it has another one of the first kind.
+        if let (None, Some(first)) = (self.owner, identifiers.first()) {
+            conflicts.insert(0, Conflict { kind: first.kind.clone(), other: None });
+        }
+        let reasons: Vec<String> = conflicts
+            .iter()
+            .map(|conflict| match conflict.other() {
+                Some(other) => format!("its {} belongs to {other}", conflict.kind),
+                None => format!("{shown_on} has another {}", conflict.kind),
+            })
+            .collect();
+        let message = format!(
+            "its identifiers lead to {shown_on}, but {}; merge the contacts, or identify the event by one of them",
+            reasons.join(", ")
+        );
+        let failure = Failure::new(FailureClass::Identity, IDENTITY_CONFLICT, message);
+        Some(Refusal { failure, shown_on, conflicts })
+    }
+
     /// Records in the state of the contact what was decided for an event.
     pub fn record(&self, identifiers: &[Identifier], state: &mut ContactState, seq: i64) {
         for identifier in self.links.iter().filter_map(|place| identifiers.get(*place)).filter(|other| other.single) {
@@ -147,6 +192,30 @@ mod tests {
         let resolution = resolve(&by_email, &[A, None, None], |_, kind| kind == "external_id");
         assert_eq!((resolution.owner, &resolution.links[..]), (A, &[2][..]));
         assert_eq!(resolution.conflicts, [Conflict { kind: "external_id".to_owned(), other: None }]);
+    }
+
+    #[test]
+    fn a_conflict_is_refused_only_where_the_rule_says_so() {
+        let linking = resolved([A, B, None], |_, _| false);
+        assert_eq!(linking.refusal(&identifiers(), OnConflict::First), None);
+        let refusal = linking.refusal(&identifiers(), OnConflict::Quarantine).unwrap();
+        assert_eq!((refusal.shown_on, refusal.failure.code.as_str()), (ContactId(1), IDENTITY_CONFLICT));
+        assert!(refusal.failure.message.starts_with("its identifiers lead to con_1, but its email belongs to con_2;"));
+        assert_eq!(resolved([A, None, None], |_, _| false).refusal(&identifiers(), OnConflict::Quarantine), None);
+        assert_eq!(resolved([None; 3], |_, _| false).refusal(&identifiers(), OnConflict::Quarantine), None);
+    }
+
+    #[test]
+    fn a_refused_second_id_is_shown_on_the_contact_of_the_email() {
+        let second_id = resolved([None, A, None], |_, kind| kind == "external_id");
+        let refusal = second_id.refusal(&identifiers(), OnConflict::Quarantine).unwrap();
+        let mut state = ContactState::default();
+        refusal.record(&mut state, 7);
+        let shown: Vec<_> = state.conflicts().map(|(seq, conflict)| (seq, conflict.clone())).collect();
+        assert_eq!(refusal.shown_on, ContactId(1));
+        assert_eq!(shown, [(7, Conflict { kind: "external_id".to_owned(), other: None })]);
+        assert!(state.is_empty() && !state.holds("external_id"), "nothing is linked or merged");
+        assert!(refusal.failure.message.contains("con_1 has another external_id"), "{}", refusal.failure.message);
     }
 
     #[test]

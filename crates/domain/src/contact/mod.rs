@@ -1,9 +1,11 @@
 //! The contact: one person, whichever sources speak of them.
 //!
 //! Identifiers lead an event to its contact ([`identity`]); every field of a contact is a register ([`state`]) that the values of
-//! all events are merged into; a write of the merged state sends what has changed since the last confirmed one ([`write`]).
+//! all events are merged into; a write of the merged state sends what has changed since the last confirmed one ([`write`]). An event
+//! that identifies no contact waits for an identity ([`late_identity`]).
 
 pub mod identity;
+mod late_identity;
 mod rules;
 mod state;
 mod write;
@@ -13,7 +15,11 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::digest::DigestContext;
-pub use rules::{ContactRules, IdentifierRule, SourceTrust, TRUST_DEFAULT, TRUST_MAX};
+pub use late_identity::{
+    Correlation, CorrelationRule, IDENTITY_CONFLICT, IDENTITY_MISSING, Link, SuppliedBy, SuppliedIdentity,
+    SupplyProblem, WAIT_DEFAULT, WAIT_MAX, WAITING_EVENTS_MAX, WAITING_PER_LINK_MAX, awaits_identity,
+};
+pub use rules::{ContactRules, IdentifierRule, OnConflict, SourceTrust, TRUST_DEFAULT, TRUST_MAX};
 pub use state::{
     CLOCK_SKEW_MAX, Conflict, ContactState, FIELDS_MAX, Lost, Observation, ObservedValue, Register, VALUE_BYTES_MAX,
     VALUES_MAX,

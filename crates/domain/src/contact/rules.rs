@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::identity::Identifier;
+use super::late_identity::CorrelationRule;
 use super::{Observation, ObservedValue, VALUE_BYTES_MAX};
 use crate::event::{Event, scalar};
 use crate::key::{KeyDigest, TENANT};
@@ -25,6 +26,19 @@ pub struct ContactRules {
     pub sources: BTreeMap<String, SourceTrust>,
     /// Identity fields that a newer value may replace.
     pub replaceable: BTreeSet<String>,
+    /// Fields that link an event without an identity with a later one of its source.
+    pub correlate: Vec<CorrelationRule>,
+    pub on_conflict: OnConflict,
+}
+
+/// What becomes of an event whose identifiers belong to several contacts, or contradict the one that they belong to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnConflict {
+    /// The first identifier decides; the others are kept apart.
+    #[default]
+    First,
+    /// The event is quarantined until an operator has decided.
+    Quarantine,
 }
 
 /// An identity field that identifies a contact.
@@ -77,15 +91,29 @@ impl IdentifierRule {
 
     /// The identifier of this text. `None` for a phone number without country code: another person may have it elsewhere.
     pub fn identifier(&self, source: &str, text: &str) -> Option<Identifier> {
+        let value = self.normalized(text)?;
+        let kind = self.kind_name(source);
+        let digest = KeyDigest::new(TENANT, &format!("identifier:{kind}"), &value);
+        Some(Identifier { kind, digest, single: self.kind() == IdentifierKind::Id })
+    }
+
+    /// The text in the form that is compared. `None` if it identifies no one.
+    pub(super) fn normalized(&self, text: &str) -> Option<String> {
         let text = text.trim();
-        let value = match self.kind() {
+        match self.kind() {
             IdentifierKind::Email => Some(normalize::email(text)).filter(|email| email.contains('@')),
             IdentifierKind::Phone => Some(normalize::e164(text, None)).filter(|phone| phone.starts_with('+')),
             IdentifierKind::Id => Some(text.to_owned()).filter(|text| !text.is_empty()),
-        };
-        let kind = self.kind_name(source);
-        let digest = KeyDigest::new(TENANT, &format!("identifier:{kind}"), &value?);
-        Some(Identifier { kind, digest, single: self.kind() == IdentifierKind::Id })
+        }
+    }
+
+    /// What a usable value looks like, behind a message.
+    pub(super) fn hint(&self) -> &'static str {
+        match self.kind() {
+            IdentifierKind::Email => ": an address has an @",
+            IdentifierKind::Phone => ": a number begins with + and the country code",
+            IdentifierKind::Id => ": it is blank",
+        }
     }
 }
 
@@ -111,6 +139,8 @@ impl ContactRules {
             source: Arc::from(event.source.as_str()),
             occurred_at: event.occurred_at,
             received_at: event.audit.received_at,
+            on_conflict: self.on_conflict,
+            correlation: self.correlation(event),
         }
     }
 

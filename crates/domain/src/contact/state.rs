@@ -12,8 +12,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::ContactId;
 use super::identity::Identifier;
+use super::{ContactId, Correlation, OnConflict};
 use crate::mutant::Mutant;
 use crate::record::EventSeq;
 use crate::time::Time;
@@ -29,15 +29,21 @@ pub const VALUE_BYTES_MAX: usize = 4 * 1024;
 /// Conflicts of a contact that are kept: the newest.
 const CONFLICTS_MAX: usize = 8;
 
-/// What one event says about its contact.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What one event says about its contact. The stored form, of an event that waits for an identity, has no identifiers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
-    /// In the order of precedence.
+    /// In the order of precedence. None if the event identifies no contact.
+    #[serde(skip)]
     pub identifiers: Vec<Identifier>,
     pub values: Vec<ObservedValue>,
     pub source: Arc<str>,
     pub occurred_at: Option<Time>,
     pub received_at: Time,
+    #[serde(skip)]
+    pub on_conflict: OnConflict,
+    /// What links the event with others of its source.
+    #[serde(skip)]
+    pub correlation: Option<Box<Correlation>>,
 }
 
 impl Observation {
@@ -51,7 +57,7 @@ impl Observation {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObservedValue {
     /// Such as `identity.email` or `attributes.first_name`.
     pub field: String,

@@ -50,6 +50,7 @@ fn observation(said: &Said) -> Observation {
         source: Arc::from(source),
         occurred_at: said.occurred.map(|offset| Time(said.received_at + offset)),
         received_at: Time(said.received_at),
+        ..Observation::default()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_domain::contact::{ContactId, Observation};
 use sluice_domain::duplicate_stats::{self, DuplicateStats};
 use sluice_domain::event::{EventId, next_generation};
 use sluice_domain::history::Measure;
@@ -12,11 +13,12 @@ use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 
 use super::lanes::LanePlace;
+use super::late_identity::SupplyingEvent;
 use super::{BindingRow, DAY_MS, EventRow, JobRow, ProofRow, Store};
 use crate::op::{Acceptance, Accepted, Duplicate, MatchedBy};
 use crate::record::{
-    ClashPolicy, EventRecord, EventSeq, JobRecord, MappingWarningCount, NewEvent, Proof, Quarantine, SourceDayCounts,
-    VariantRecord, Variants,
+    ClashPolicy, EventRecord, EventSeq, JobRecord, MappingWarningCount, NewEvent, NewJob, Proof, Quarantine,
+    SourceDayCounts, VariantRecord, Variants,
 };
 
 /// Variants of an event that are stored; further ones are counted.
@@ -262,29 +264,12 @@ impl Store {
         let id = EventId::new(event.key, generation);
         self.last_seq += 1;
         let seq = self.last_seq;
-        if let Some(observation) = event.observation.take().filter(|_| quarantine.is_none()) {
-            event.entity = self.identify(now, &observation, seq);
-        }
+        let observation = event.observation.take();
+        let (contact, quarantine) = self.place(now, (&mut event, seq), observation.as_deref(), quarantine);
         let first_job = JobId(self.last_job + 1);
         self.responses.extend(event.response_clock(seq, id, first_job).map(|clock| (seq, clock)));
         let jobs = std::mem::take(&mut event.jobs);
-        let state = if quarantine.is_some() { JobState::Dead } else { JobState::Queued };
-        for job in &jobs {
-            self.last_job += 1;
-            let record = JobRecord {
-                seq,
-                state,
-                finished_at: quarantine.is_some().then_some(now),
-                failure: quarantine.as_ref().map(|quarantine| quarantine.failure.clone()),
-                dead_letter_queue: quarantine.as_ref().and(job.dead_letter_queue.as_deref()).map(str::to_owned),
-                ..event.queued(job, JobId(self.last_job), now)
-            };
-            self.lanes.update(None, LanePlace::of(&record));
-            if let Some(measure) = Measure::of_job_end(state, 0) {
-                self.history.add(measure, &record.worker, state.as_str());
-            }
-            self.jobs.push(record.id, JobRow { record, effects: Vec::new(), attempts: Vec::new() });
-        }
+        self.insert_jobs(now, (&event, seq), &jobs, quarantine.as_ref());
         self.owners.entry(event.key.0).or_default().push(seq);
         if generation > 0 {
             self.later_ids.insert(id, seq);
@@ -314,8 +299,68 @@ impl Store {
         });
         let row = EventRow { seq, id, generation, first_job, jobs, new: event, record, body };
         self.events.push(seq, row);
+        if let Some(observation) = observation {
+            self.link_waiting(now, seq, contact, &observation);
+        }
         let variant_of = variant_of.and_then(|first| self.events.get(&first)).map(|first| first.id);
         Acceptance::Accepted(Accepted { seq, id, variant_of, quarantined: quarantine.is_some() })
+    }
+
+    /// The contact of a new event, and why it is quarantined.
+    fn place(
+        &mut self,
+        now: Time,
+        (event, seq): (&mut NewEvent, EventSeq),
+        observation: Option<&Observation>,
+        quarantine: Option<Quarantine>,
+    ) -> (Option<ContactId>, Option<Quarantine>) {
+        let Some(observation) = observation.filter(|_| quarantine.is_none()) else { return (None, quarantine) };
+        match self.identify(now, observation, seq) {
+            Ok((contact, entity)) => {
+                event.entity = entity;
+                (Some(contact), None)
+            }
+            Err(failure) => (None, Some(Quarantine { failure })),
+        }
+    }
+
+    /// Lets a new event wait for an identity, or releases those that wait for its own.
+    fn link_waiting(&mut self, now: Time, seq: EventSeq, contact: Option<ContactId>, observation: &Observation) {
+        let Some(event) = self.events.get(&seq) else { return };
+        let (id, person, entity) = (event.id, event.new.contact, event.new.entity);
+        match contact {
+            Some(contact) => {
+                self.release_waiting(now, &SupplyingEvent { observation, id, contact, entity, person });
+            }
+            None if event.new.quarantine.is_some() && event.jobs > 0 => self.await_identity(observation, seq),
+            None => {}
+        }
+    }
+
+    fn insert_jobs(
+        &mut self,
+        now: Time,
+        (event, seq): (&NewEvent, EventSeq),
+        jobs: &[NewJob],
+        quarantine: Option<&Quarantine>,
+    ) {
+        let state = if quarantine.is_some() { JobState::Dead } else { JobState::Queued };
+        for job in jobs {
+            self.last_job += 1;
+            let record = JobRecord {
+                seq,
+                state,
+                finished_at: quarantine.is_some().then_some(now),
+                failure: quarantine.map(|quarantine| quarantine.failure.clone()),
+                dead_letter_queue: quarantine.and(job.dead_letter_queue.as_deref()).map(str::to_owned),
+                ..event.queued(job, JobId(self.last_job), now)
+            };
+            self.lanes.update(None, LanePlace::of(&record));
+            if let Some(measure) = Measure::of_job_end(state, 0) {
+                self.history.add(measure, &record.worker, state.as_str());
+            }
+            self.jobs.push(record.id, JobRow { record, effects: Vec::new(), attempts: Vec::new() });
+        }
     }
 
     /// Other contents that were received under the key of an event.

@@ -96,7 +96,7 @@ impl Writer {
     fn commit(&self, mut batch: Vec<Op>, options: &LedgerOptions) {
         let now = (options.clock)();
         let mut new_jobs = Vec::new();
-        let change_seq;
+        let (change_seq, requeued);
         {
             let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
             let mut batch_store = Batch { store: &mut store, now };
@@ -104,6 +104,7 @@ impl Writer {
                 let Ok(()) = op.apply(&mut batch_store);
             }
             change_seq = store.change_seq();
+            requeued = store.take_requeued();
             for op in &batch {
                 if let Op::Accept(request) = op {
                     new_jobs.extend(request.output.iter().flatten().flat_map(|one| announced(&store, one)));
@@ -114,6 +115,9 @@ impl Writer {
         new_jobs.retain(|new| (options.wants_new_jobs)(&new.job.worker));
         if !new_jobs.is_empty() {
             (options.on_new_jobs)(new_jobs);
+        }
+        if !requeued.is_empty() {
+            (options.on_requeued)(requeued);
         }
         batch.iter_mut().for_each(Op::answer);
     }
@@ -317,6 +321,10 @@ impl WriteStore for Batch<'_> {
 
     fn find_contacts(&mut self, lookup: &ContactLookup) -> Result<Vec<ContactId>> {
         Ok(self.store.find_contacts(&lookup.identifiers))
+    }
+
+    fn identify(&mut self, identify: &IdentifyEvent) -> Result<Identified> {
+        Ok(self.store.identify_event(self.now, identify))
     }
 
     fn merge_contacts(&mut self, merge: &MergeContacts) -> Result<ContactChange> {

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_domain::contact::identity::{Owner, resolve};
+use sluice_domain::contact::identity::{Identifier, Owner, Resolution, resolve};
 use sluice_domain::contact::{
-    ContactId, ContactState, ContactView, ContactWrite, MEMBERS_MAX, Observation, WriteRecord, WriteSlot,
+    Conflict, ContactId, ContactState, ContactView, ContactWrite, MEMBERS_MAX, Observation, WriteRecord, WriteSlot,
 };
 use sluice_domain::job::JobId;
 use sluice_domain::key::KeyDigest;
+use sluice_domain::outcome::Failure;
 use sluice_domain::time::Time;
 
 use super::Store;
@@ -51,6 +52,17 @@ impl Contacts {
         members
     }
 
+    /// The contact that identifiers lead to.
+    fn resolution(&self, identifiers: &[Identifier]) -> Resolution {
+        let owner = |digest: KeyDigest| self.identifiers.get(&digest.0).map(|contact| self.owner(*contact));
+        let owners: Vec<Option<Owner>> = identifiers.iter().map(|identifier| owner(identifier.digest)).collect();
+        let holds = |root: ContactId, kind: &str| {
+            let mut held = owners.iter().flatten().filter(|owner| owner.root == root);
+            held.any(|owner| self.rows.get(&owner.contact).is_some_and(|row| row.state.holds(kind)))
+        };
+        resolve(identifiers, &owners, holds)
+    }
+
     fn merged_state(&self, members: &[ContactId]) -> ContactState {
         let mut state = ContactState::default();
         members.iter().filter_map(|id| self.rows.get(id)).for_each(|row| state.join(&row.state));
@@ -59,17 +71,47 @@ impl Contacts {
 }
 
 impl Store {
-    /// Finds or creates the contact of an event and merges what the event says. Returns the entity of the jobs.
-    pub(super) fn identify(&mut self, now: Time, observation: &Observation, seq: EventSeq) -> u64 {
+    /// Finds or creates the contact of an event and merges what the event says. Returns the contact and the entity of the jobs, or
+    /// why the event is quarantined.
+    pub(super) fn identify(
+        &mut self,
+        now: Time,
+        observation: &Observation,
+        seq: EventSeq,
+    ) -> Result<(ContactId, u64), Failure> {
+        let resolution = self.contacts.resolution(&observation.identifiers);
+        if let Some(refusal) = resolution.refusal(&observation.identifiers, observation.on_conflict) {
+            if let Some(row) = self.contacts.rows.get_mut(&refusal.shown_on) {
+                refusal.record(&mut row.state, seq);
+            }
+            return Err(refusal.failure);
+        }
+        Ok(self.assign(now, observation, seq, &resolution))
+    }
+
+    /// The same for the identity that an operator supplies: a conflict is returned, and nothing is written.
+    pub(super) fn assign_unless_conflict(
+        &mut self,
+        now: Time,
+        observation: &Observation,
+        seq: EventSeq,
+    ) -> Result<(ContactId, u64), Vec<Conflict>> {
+        let resolution = self.contacts.resolution(&observation.identifiers);
+        match resolution.conflicts.is_empty() {
+            true => Ok(self.assign(now, observation, seq, &resolution)),
+            false => Err(resolution.conflicts),
+        }
+    }
+
+    fn assign(
+        &mut self,
+        now: Time,
+        observation: &Observation,
+        seq: EventSeq,
+        resolution: &Resolution,
+    ) -> (ContactId, u64) {
         let contacts = &mut self.contacts;
         let identifiers = &observation.identifiers;
-        let owner = |digest: KeyDigest| contacts.identifiers.get(&digest.0).map(|contact| contacts.owner(*contact));
-        let owners: Vec<Option<Owner>> = identifiers.iter().map(|identifier| owner(identifier.digest)).collect();
-        let holds = |root: ContactId, kind: &str| {
-            let mut held = owners.iter().flatten().filter(|owner| owner.root == root);
-            held.any(|owner| contacts.rows.get(&owner.contact).is_some_and(|row| row.state.holds(kind)))
-        };
-        let resolution = resolve(identifiers, &owners, holds);
         let id = match resolution.owner {
             Some(owner) => owner.contact,
             None => ContactId(contacts.rows.last_key_value().map_or(0, |(last, _)| last.0) + 1),
@@ -85,7 +127,22 @@ impl Store {
             contacts.identifiers.insert(identifier.digest.0, id);
         }
         contacts.events.insert(seq, id);
-        contacts.owner(id).lane().entity()
+        (id, contacts.owner(id).lane().entity())
+    }
+
+    /// Merges what an event says into a contact that it is assigned to already.
+    pub(super) fn observe(&mut self, contact: ContactId, observation: &Observation, seq: EventSeq) {
+        if let Some(row) = self.contacts.rows.get_mut(&contact) {
+            row.state.observe(observation, seq);
+        }
+    }
+
+    pub(super) fn set_contact_of_event(&mut self, seq: EventSeq, contact: ContactId) {
+        self.contacts.events.insert(seq, contact);
+    }
+
+    pub(super) fn members_of(&self, contact: ContactId) -> Vec<ContactId> {
+        self.contacts.members(contact)
     }
 
     /// The contact of an event, as the one that it is merged into.

@@ -13,6 +13,7 @@ mod history;
 mod identity;
 mod imports;
 mod lanes;
+mod late_identity;
 mod operate;
 mod policy;
 mod read;
@@ -104,6 +105,7 @@ pub struct Store {
     shapes: BTreeMap<(String, String), ShapeRecord>,
     payloads_seen: Option<EventSeq>,
     shadow: Option<ShadowRecord>,
+    late_identities: late_identity::LateIdentities,
     last_seq: EventSeq,
     last_job: i64,
     term: Term,

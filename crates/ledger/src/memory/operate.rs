@@ -181,16 +181,17 @@ impl Store {
         let retries = self.prune_retries(prune.at, limit);
         let proofs = self.prune_proofs(prune.at, limit);
         let bindings = self.prune_bindings(prune.at, limit);
+        let waiting = self.prune_waiting(prune.at, limit);
         let approvals = self.approvals.len();
         let uses = self.prune_policies(prune.at, limit);
         let approvals = approvals - self.approvals.len();
         let marks = marks.len();
         let kinds = [("body", bodies), ("mark", marks), ("retry", retries), ("proof", proofs), ("cap_use", uses)];
-        for (kind, rows) in kinds.into_iter().chain([("event", events), ("approval", approvals), ("binding", bindings)])
-        {
+        let others = [("event", events), ("approval", approvals), ("binding", bindings), ("waiting_event", waiting)];
+        for (kind, rows) in kinds.into_iter().chain(others) {
             self.count_pruned(kind, rows);
         }
-        let slices = [bodies, events, marks, retries, proofs, bindings, uses];
+        let slices = [bodies, events, marks, retries, proofs, bindings, uses, waiting];
         let rows = slices.iter().sum::<usize>() as u64;
         Pruned { rows, more: slices.iter().any(|rows| *rows >= limit) }
     }
@@ -223,6 +224,7 @@ impl Store {
         let seqs: Vec<EventSeq> = expired.map(|event| event.seq).take(limit).collect();
         for seq in &seqs {
             let Some(event) = self.events.remove(seq) else { continue };
+            self.forget_identity(*seq);
             self.variants.remove(seq);
             self.responses.remove(seq);
             if let Some(content) = event.new.signed_content
@@ -283,13 +285,13 @@ impl Store {
     }
 }
 
-fn requeue(job: &mut JobRecord, at: Time) {
+pub(super) fn requeue(job: &mut JobRecord, at: Time) {
     (job.state, job.attempts, job.due_at, job.updated_at) = (JobState::Queued, 0, at, at);
     (job.finished_at, job.dead_letter_queue, job.failure, job.verifying) = (None, None, None, false);
     job.replays += 1;
 }
 
 /// The destination of the step is not known here.
-fn move_to_step(job: &mut JobRecord, step: u32) {
+pub(super) fn move_to_step(job: &mut JobRecord, step: u32) {
     (job.step, job.destination, job.order) = (step, Arc::default(), LaneOrder::Fifo);
 }

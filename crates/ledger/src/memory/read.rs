@@ -89,7 +89,9 @@ impl Store {
     /// Events by sequence number, with bodies where they are still stored.
     pub fn events(&self, seqs: &[EventSeq]) -> Vec<(EventRecord, Option<EventBody>)> {
         let found = seqs.iter().filter_map(|seq| self.events.get(seq));
-        found.map(|event| ((*event.record).clone(), event.body.as_deref().cloned())).collect()
+        let body =
+            |event: &super::EventRow| event.body.clone().map(|body| (*self.identified_body(event.seq, body)).clone());
+        found.map(|event| ((*event.record).clone(), body(event))).collect()
     }
 
     /// Events with their requests, oldest first.
@@ -330,7 +332,7 @@ impl Store {
         for id in jobs {
             let Some(job) = self.job(*id) else { continue };
             let Some(event) = self.events.get(&job.seq) else { continue };
-            let body = event.body.clone().unwrap_or_default();
+            let body = event.body.clone().map(|body| self.identified_body(event.seq, body)).unwrap_or_default();
             bytes = bytes.saturating_add(body.bytes());
             if bytes > body_bytes_max && !loaded.is_empty() {
                 break;

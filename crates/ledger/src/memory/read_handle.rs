@@ -210,6 +210,14 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().contact_of_event(event, slot))
     }
 
+    async fn event_identity(&self, event: EventSeq) -> Result<EventIdentity> {
+        Ok(self.lock().event_identity(event))
+    }
+
+    async fn supplied_identities(&self, contact: ContactId, limit: u32) -> Result<Vec<IdentityRecord>> {
+        Ok(self.lock().supplied_identities(contact, limit))
+    }
+
     async fn contact(&self, id: ContactId) -> Result<Option<ContactRecord>> {
         Ok(self.lock().contact(id))
     }

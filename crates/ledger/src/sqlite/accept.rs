@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
+use sluice_domain::contact::ContactId;
 use sluice_domain::duplicate_stats;
 use sluice_domain::event::{EventId, next_generation};
 use sluice_domain::history::Measure;
@@ -18,6 +19,7 @@ use super::batch::{Batch, Lateness, sealed_failure};
 use super::content_owner::content_of;
 use super::key_index::{EventRef, prefix, ref_prefix};
 use super::key_store::Sealer;
+use super::late_identity::SupplyingEvent;
 use super::new_jobs::InsertedEvent;
 use super::row::{self, place};
 use super::statements::StatementId;
@@ -79,6 +81,16 @@ struct InsertedJobs<'a> {
     entity: u64,
     sealer: &'a Sealer,
     quarantine: Option<&'a Quarantine>,
+}
+
+/// Where a new event belongs.
+struct Placement {
+    /// If contacts are kept and one is identified.
+    contact_id: Option<ContactId>,
+    /// Digest of the lane of its jobs, as it is stored.
+    entity: u64,
+    /// Set if its identifiers conflict and the rule is to quarantine it.
+    conflict: Option<Quarantine>,
 }
 
 /// How an event is inserted.
@@ -295,7 +307,7 @@ impl Batch<'_, '_> {
         let sealed = match became {
             Some(_) => None,
             None => {
-                let contact = self.contact(event)?;
+                let contact = self.contact_key(event.contact)?;
                 Some(seal_body(
                     &self.sealer(contact)?,
                     place::variant(first.seq, first.id, &taken.to_be_bytes()),
@@ -326,9 +338,10 @@ impl Batch<'_, '_> {
         let first_job = self.counters.next_job;
         let id = EventId::new(entry.key, entry.generation);
         let jobs = u32::try_from(event.jobs.len()).unwrap_or(u32::MAX);
-        let contact = self.contact(event)?;
-        let sealer = self.sealer(contact)?;
-        let (contact_id, entity) = self.entity_of(event, &entry, seq, contact)?;
+        let contact_key = self.contact_key(event.contact)?;
+        let sealer = self.sealer(contact_key)?;
+        let Placement { contact_id, entity, conflict } = self.place(event, &entry, seq, contact_key)?;
+        let quarantine = entry.quarantine.or(conflict.as_ref());
         self.statements.get(StatementId::InsertEvent)?.execute(params![
             seq,
             id.0,
@@ -349,38 +362,47 @@ impl Batch<'_, '_> {
             first_job,
             jobs,
             entry.variant_of.map(|first| first.seq),
-            contact,
+            contact_key,
             event.signed_content.map(|content| content.0),
-            contact_id
+            contact_id.map(|id| id.0)
         ])?;
         let body = seal_body(&sealer, place::body(seq, id), &event.body);
         self.statements.get(StatementId::InsertBody)?.execute(params![seq, body])?;
-        let jobs_of = InsertedJobs { seq, id, contact, entity, sealer: &sealer, quarantine: entry.quarantine };
+        let jobs_of = InsertedJobs { seq, id, contact: contact_key, entity, sealer: &sealer, quarantine };
         self.insert_jobs(event, jobs_of)?;
         self.counters.next_seq += 1;
         self.counters.next_job += i64::from(jobs);
         self.index_event(event, (entry.key, id), seq);
-        let refs =
-            [contact.map(EventRef::ContactKey), contact_id.map(EventRef::Contact), EventRef::trace(&event.trace)];
-        refs.into_iter().flatten().for_each(|reference| self.indexes.event_refs.insert(ref_prefix(reference), seq));
+        let refs = [
+            contact_key.map(EventRef::ContactKey),
+            contact_id.map(|id| EventRef::Contact(id.0)),
+            EventRef::trace(&event.trace),
+        ];
+        self.index_refs(refs, seq);
         self.content_undo.extend(self.contents.insert(content_of(event), seq, event.received_at));
         self.count_accepted(event);
-        if entry.quarantine.is_none() {
-            self.inserted.push(InsertedEvent {
-                seq,
-                id,
-                generation: entry.generation,
-                entity,
-                first_job: JobId(first_job),
-                variant_of: entry.variant_of.map(|first| first.seq),
-            });
+        match contact_id {
+            Some(contact) => self.release_waiting(&SupplyingEvent { event, id, contact, entity, contact_key })?,
+            None if event.quarantine.is_some() => self.await_identity(event, seq, id)?,
+            None => {}
+        }
+        if quarantine.is_none() {
+            let (generation, first_job) = (entry.generation, JobId(first_job));
+            let variant_of = entry.variant_of.map(|first| first.seq);
+            self.inserted.push(InsertedEvent { seq, id, generation, entity, first_job, variant_of });
         }
         Ok(Acceptance::Accepted(Accepted {
             seq,
             id,
             variant_of: entry.variant_of.map(|first| first.id),
-            quarantined: entry.quarantine.is_some(),
+            quarantined: quarantine.is_some(),
         }))
+    }
+
+    fn index_refs(&mut self, refs: [Option<EventRef>; 3], seq: EventSeq) {
+        for reference in refs.into_iter().flatten() {
+            self.indexes.event_refs.insert(ref_prefix(reference), seq);
+        }
     }
 
     fn count_accepted(&mut self, event: &KeyedEvent<'_>) {
@@ -391,21 +413,22 @@ impl Batch<'_, '_> {
         }
     }
 
-    /// The contact of an event, if contacts are kept, and the entity of its jobs.
-    fn entity_of(
+    /// Where an event belongs.
+    fn place(
         &mut self,
         event: &KeyedEvent<'_>,
         entry: &EventInsert<'_>,
         seq: EventSeq,
         contact_key: Option<i64>,
-    ) -> rusqlite::Result<(Option<i64>, u64)> {
-        match event.observation.as_deref().filter(|_| entry.quarantine.is_none()) {
-            Some(observation) => {
-                let (contact, entity) = self.identify(observation, seq, contact_key)?;
-                Ok((Some(contact), entity))
-            }
-            None => Ok((None, event.entity)),
-        }
+    ) -> rusqlite::Result<Placement> {
+        let nowhere = Placement { contact_id: None, entity: event.entity, conflict: None };
+        let Some(observation) = event.observation.as_deref().filter(|_| entry.quarantine.is_none()) else {
+            return Ok(nowhere);
+        };
+        Ok(match self.identify(observation, seq, contact_key)? {
+            Ok((contact, entity)) => Placement { contact_id: Some(contact), entity, conflict: None },
+            Err(failure) => Placement { conflict: Some(Quarantine { failure }), ..nowhere },
+        })
     }
 
     fn index_event(&mut self, event: &KeyedEvent<'_>, (key, id): (KeyDigest, EventId), seq: EventSeq) {
@@ -464,9 +487,9 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    /// The contact of an event; a new one gets a key of its own.
-    fn contact(&mut self, event: &KeyedEvent<'_>) -> rusqlite::Result<Option<i64>> {
-        let Some(contact) = event.contact else { return Ok(None) };
+    /// The key of the person with this digest; a new one gets a key of its own.
+    pub(super) fn contact_key(&mut self, contact: Option<KeyDigest>) -> rusqlite::Result<Option<i64>> {
+        let Some(contact) = contact else { return Ok(None) };
         let digest = self.key_store.digest("contact", &contact.0);
         if let Some(id) = self.find_contact(&digest)? {
             return Ok(Some(id));
@@ -488,9 +511,30 @@ impl Batch<'_, '_> {
         Ok(None)
     }
 
-    /// Events with a reference, oldest first; some may have been pruned.
+    /// Events with a reference, oldest first. A prefix may be that of another reference, since senders choose trace ids: the rows decide.
     pub(super) fn events_of(&self, reference: EventRef) -> rusqlite::Result<Vec<EventSeq>> {
-        self.indexes.event_refs.candidates(self.connection, ref_prefix(reference))
+        let mut row = self.cached(include_str!("sql/event_ref.sql"))?;
+        let mut seqs = Vec::new();
+        for seq in self.indexes.event_refs.candidates(self.connection, ref_prefix(reference))? {
+            let matches = |row: &rusqlite::Row<'_>| {
+                let (key, contact): (Option<i64>, Option<i64>) = (row.get(0)?, row.get(1)?);
+                Ok(match reference {
+                    EventRef::ContactKey(id) => key == Some(id),
+                    EventRef::Contact(id) => contact == Some(id),
+                    EventRef::Trace(_) => EventRef::trace(row.get_ref(2)?.as_str()?) == Some(reference),
+                })
+            };
+            if row.query_row([seq], matches).optional()?.unwrap_or(false) {
+                seqs.push(seq);
+            }
+        }
+        let identified = self.identified_events(reference)?;
+        if !identified.is_empty() {
+            seqs.extend(identified);
+            seqs.sort_unstable();
+            seqs.dedup();
+        }
+        Ok(seqs)
     }
 
     /// Expired keys count too.

@@ -15,6 +15,7 @@ use super::content_cache::{ContentCache, Undo};
 use super::counters::CounterChanges;
 use super::key_index::KeyIndexes;
 use super::key_store::{Changes, KeyStore, Sealer};
+use super::late_identity::WaitingLinks;
 use super::mac::{JobColumns, Mac};
 use super::new_jobs::InsertedEvent;
 use super::read_pool::Reader;
@@ -22,6 +23,7 @@ use super::row::wrong;
 use super::statements::{StatementId, Statements};
 use super::totals::{Names, TotalChanges, TotalKey, TotalRef};
 use crate::fence::JobGuard;
+use crate::op::ChangedJob;
 use crate::record::SourceDayCounts;
 use crate::seal::{KeyId, SealContext, StableId};
 
@@ -50,6 +52,9 @@ pub(super) struct Batch<'a, 'c> {
     pub now: Time,
     /// Events of this batch whose jobs are announced after the commit: all but the quarantined.
     pub inserted: Vec<InsertedEvent>,
+    /// Quarantined jobs that this batch has released, announced after the commit.
+    pub requeued: Vec<ChangedJob>,
+    pub waiting: &'a mut WaitingLinks,
     pub contents: &'a mut ContentCache,
     pub content_undo: Vec<Undo>,
     pub source_days: BTreeMap<Arc<str>, SourceDayCounts>,

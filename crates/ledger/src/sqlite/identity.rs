@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use rusqlite::{OptionalExtension, params};
-use sluice_domain::contact::identity::{Identifier, Owner, resolve};
+use sluice_domain::contact::identity::{Identifier, Owner, Resolution, resolve};
 use sluice_domain::contact::{
-    ContactId, ContactState, ContactView, ContactWrite, MEMBERS_MAX, Observation, WriteRecord, WriteSlot,
+    Conflict, ContactId, ContactState, ContactView, ContactWrite, MEMBERS_MAX, Observation, WriteRecord, WriteSlot,
 };
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::key::KeyDigest;
+use sluice_domain::outcome::Failure;
 use sluice_domain::time::Time;
 
 use super::backlog::json_array;
@@ -31,20 +32,52 @@ struct ContactRow {
     state: ContactState,
 }
 
+/// The contact that identifiers lead to, and the rows of every contact that has one of them, each with its root.
+struct FoundOwners {
+    resolution: Resolution,
+    rows: Vec<(ContactId, ContactRow)>,
+}
+
 /// The digest under which the jobs of a contact are kept in order.
 fn entity(batch: &Batch<'_, '_>, owner: Owner) -> u64 {
     prefix(&batch.key_store.digest("entity", &owner.lane().entity().to_be_bytes()))
 }
 
 impl Batch<'_, '_> {
-    /// Finds or creates the contact of an event and merges what the event says. Returns the contact and the entity of the jobs.
+    /// Finds or creates the contact of an event and merges what the event says. Returns the contact and the entity of the jobs, or
+    /// why the event is quarantined.
     pub(super) fn identify(
         &mut self,
         observation: &Observation,
         seq: EventSeq,
         contact_key: Option<i64>,
-    ) -> rusqlite::Result<(i64, u64)> {
-        let identifiers = &observation.identifiers;
+    ) -> rusqlite::Result<Result<(ContactId, u64), Failure>> {
+        let found = self.find_owners(&observation.identifiers)?;
+        if let Some(refusal) = found.resolution.refusal(&observation.identifiers, observation.on_conflict) {
+            if let Some((_, mut row)) = found.rows.into_iter().find(|(root, _)| *root == refusal.shown_on) {
+                refusal.record(&mut row.state, seq);
+                self.write_contact(&row, false)?;
+            }
+            return Ok(Err(refusal.failure));
+        }
+        self.assign(observation, seq, contact_key, found).map(Ok)
+    }
+
+    /// The same for the identity that an operator supplies: a conflict is returned, and nothing is written.
+    pub(super) fn assign_unless_conflict(
+        &mut self,
+        observation: &Observation,
+        seq: EventSeq,
+        contact_key: Option<i64>,
+    ) -> rusqlite::Result<Result<(ContactId, u64), Vec<Conflict>>> {
+        let found = self.find_owners(&observation.identifiers)?;
+        match found.resolution.conflicts.is_empty() {
+            true => self.assign(observation, seq, contact_key, found).map(Ok),
+            false => Ok(Err(found.resolution.conflicts)),
+        }
+    }
+
+    fn find_owners(&self, identifiers: &[Identifier]) -> rusqlite::Result<FoundOwners> {
         let mut owners = Vec::with_capacity(identifiers.len());
         let mut rows: Vec<(ContactId, ContactRow)> = Vec::new();
         for identifier in identifiers {
@@ -60,6 +93,18 @@ impl Batch<'_, '_> {
         let holds =
             |root: ContactId, kind: &str| rows.iter().any(|(other, row)| *other == root && row.state.holds(kind));
         let resolution = resolve(identifiers, &owners, holds);
+        Ok(FoundOwners { resolution, rows })
+    }
+
+    fn assign(
+        &mut self,
+        observation: &Observation,
+        seq: EventSeq,
+        contact_key: Option<i64>,
+        found: FoundOwners,
+    ) -> rusqlite::Result<(ContactId, u64)> {
+        let FoundOwners { resolution, rows } = found;
+        let identifiers = &observation.identifiers;
         let known = resolution.owner.and_then(|owner| rows.into_iter().find(|(_, row)| row.id == owner.contact));
         let is_new = known.is_none();
         let (root, mut row) = match known {
@@ -77,7 +122,14 @@ impl Batch<'_, '_> {
         for identifier in resolution.links.iter().filter_map(|place| identifiers.get(*place)) {
             self.link(identifier, row.id)?;
         }
-        Ok((row.id.0, entity(self, Owner { contact: row.id, root })))
+        Ok((row.id, entity(self, Owner { contact: row.id, root })))
+    }
+
+    /// Merges what an event says into a contact that it is assigned to already.
+    pub(super) fn observe(&self, contact: ContactId, observation: &Observation, seq: EventSeq) -> rusqlite::Result<()> {
+        let Some(mut row) = self.reader().contact_row(contact)? else { return Ok(()) };
+        row.state.observe(observation, seq);
+        self.write_contact(&row, false)
     }
 
     fn write_contact(&self, row: &ContactRow, is_new: bool) -> rusqlite::Result<()> {
@@ -218,7 +270,7 @@ impl Batch<'_, '_> {
     fn jobs_of(&self, contact: ContactId) -> rusqlite::Result<Vec<(JobId, Option<JobState>)>> {
         let row = |row: &rusqlite::Row<'_>| Ok((JobId(row.get(0)?), JobState::from_code(row.get(1)?)));
         let events = json_array(self.events_of(EventRef::Contact(contact.0))?.into_iter());
-        self.cached(include_str!("sql/jobs_of_events.sql"))?.query_map(params![events, contact.0], row)?.collect()
+        self.cached(include_str!("sql/jobs_of_events.sql"))?.query_map([events], row)?.collect()
     }
 
     /// Newest first.
@@ -292,12 +344,12 @@ impl Reader<'_> {
     }
 
     /// Whether the key was destroyed: what it sealed is gone for good.
-    fn is_destroyed(&self, contact_key: Option<i64>) -> rusqlite::Result<bool> {
+    pub fn is_destroyed(&self, contact_key: Option<i64>) -> rusqlite::Result<bool> {
         let Some(id) = contact_key else { return Ok(false) };
         Ok(self.key_store.contact(self.connection, self.changes, id)?.is_none())
     }
 
-    pub(super) fn opened_as<T: serde::de::DeserializeOwned>(
+    pub fn opened_as<T: serde::de::DeserializeOwned>(
         &self,
         place: SealContext<'_>,
         sealed: &[u8],
@@ -322,7 +374,7 @@ impl Reader<'_> {
     }
 
     /// A contact and everything that is merged into it.
-    fn members(&self, root: ContactId) -> rusqlite::Result<Vec<ContactId>> {
+    pub fn members(&self, root: ContactId) -> rusqlite::Result<Vec<ContactId>> {
         let mut members = vec![root];
         let mut at = 0;
         while let Some(parent) = members.get(at) {

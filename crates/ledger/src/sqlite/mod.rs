@@ -22,6 +22,7 @@ mod imports;
 mod inspect;
 mod key_index;
 mod key_store;
+mod late_identity;
 mod lists;
 mod mac;
 #[cfg(test)]
@@ -69,7 +70,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 28;
+const SCHEMA_VERSION: i64 = 29;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -99,6 +100,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0026_shadow.sql"),
     include_str!("sql/0027_alert_severity.sql"),
     include_str!("sql/0028_responses.sql"),
+    include_str!("sql/0029_late_identity.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

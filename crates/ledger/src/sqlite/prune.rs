@@ -49,11 +49,13 @@ impl Batch<'_, '_> {
         }
         let uses = self.cached(include_str!("sql/delete_cap_uses.sql"))?.execute(expired)?;
         let records = self.prune_record_refs(prune.rows_max)?;
+        let waiting = self.prune_waiting(prune.at, prune.rows_max)?;
         self.totals.write(self.connection)?;
         self.cached(include_str!("sql/delete_empty_totals.sql"))?.execute([])?;
         let kinds = [("body", bodies), ("mark", marks), ("retry", retries), ("proof", proofs), ("cap_use", uses)];
-        kinds.into_iter().chain([("binding", bindings)]).try_for_each(|(kind, rows)| self.count_pruned(kind, rows))?;
-        let slices = [bodies, events, marks, retries, proofs, bindings, uses, records];
+        let more = [("binding", bindings), ("waiting_event", waiting)];
+        kinds.into_iter().chain(more).try_for_each(|(kind, rows)| self.count_pruned(kind, rows))?;
+        let slices = [bodies, events, marks, retries, proofs, bindings, uses, records, waiting];
         let more = slices.iter().any(|rows| *rows >= prune.rows_max as usize);
         Ok(Pruned { rows: slices.iter().sum::<usize>() as u64, more })
     }
@@ -130,6 +132,7 @@ impl Batch<'_, '_> {
         let (seq, jobs) = ([event.seq], [event.first_job, event.end]);
         self.cached(include_str!("sql/delete_event.sql"))?.execute(seq)?;
         gone.bodies += self.cached(include_str!("sql/delete_event_body.sql"))?.execute(seq)?;
+        self.cached(include_str!("sql/delete_event_identity.sql"))?.execute(seq)?;
         self.cached(include_str!("sql/delete_variants.sql"))?.execute(seq)?;
         self.cached(include_str!("sql/delete_response.sql"))?.execute(seq)?;
         gone.jobs += self.delete_jobs(event.first_job, event.end)?;

@@ -113,6 +113,14 @@ pub(super) mod place {
         SealContext::new("contact", id, "sealed")
     }
 
+    pub fn waiting_event<'a>(seq: i64, event: EventId) -> SealContext<'a> {
+        of_event("waiting_event", seq, event, "sealed")
+    }
+
+    pub fn event_identity<'a>(seq: i64, event: EventId) -> SealContext<'a> {
+        of_event("event_identity", seq, event, "sealed")
+    }
+
     pub fn contact_write(contact: i64, slot: &[u8; 16]) -> SealContext<'_> {
         SealContext { part: slot, ..SealContext::new("contact_write", contact, "sealed") }
     }
@@ -209,10 +217,14 @@ impl Reader<'_> {
         })
     }
 
-    /// The column of `event_body.sql`.
+    /// The columns of `event_body.sql`. The normalized event has the identity that was supplied for it.
     pub fn body_row(&self, row: &Row<'_>) -> rusqlite::Result<EventBody> {
         let opened = self.opened(row, 0, place::body(row.get(1)?, EventId(row.get(2)?)))?;
-        opened.as_deref().and_then(body_of).ok_or_else(|| wrong(0, "a body has three parts"))
+        let mut body = opened.as_deref().and_then(body_of).ok_or_else(|| wrong(0, "a body has three parts"))?;
+        if let Some(supplied) = self.supplied_of_body(row)? {
+            body.normalized = supplied.apply(&body.normalized);
+        }
+        Ok(body)
     }
 
     /// The body among the columns of `variants.sql`.

@@ -203,6 +203,10 @@ impl WriteStore for Batch<'_, '_> {
         self.contacts_with(&lookup.identifiers)
     }
 
+    fn identify(&mut self, identify: &IdentifyEvent) -> Result<Identified> {
+        self.identify_event(identify)
+    }
+
     fn merge_contacts(&mut self, merge: &MergeContacts) -> Result<ContactChange> {
         self.merge_contact(merge)
     }

@@ -21,13 +21,14 @@ use super::content_cache::ContentCache;
 use super::counters::CounterChanges;
 use super::key_index::KeyIndexes;
 use super::key_store::{Changes, KeyStore};
+use super::late_identity::WaitingLinks;
 use super::new_jobs::InsertedEvent;
 use super::reserve_file::ReserveFile;
 use super::statements::Statements;
 use super::totals::{Names, TotalChanges};
 use super::upkeep::{WAL_PAGES_CHECKPOINT, WAL_PAGES_RESET, truncate_wal};
 use super::{Role, open};
-use crate::op::Acceptance;
+use crate::op::{Acceptance, ChangedJob};
 use crate::options::Opened;
 use crate::submission_queue::BatchReceiver;
 use crate::write_store::Op;
@@ -39,6 +40,7 @@ const BATCH_OPS_MAX: usize = 512;
 /// What a committed transaction leaves to be announced.
 struct Committed {
     inserted: Vec<InsertedEvent>,
+    requeued: Vec<ChangedJob>,
     at: Time,
 }
 
@@ -48,6 +50,7 @@ pub(crate) struct Writer {
     key_store: Arc<KeyStore>,
     pub(super) indexes: KeyIndexes,
     contents: ContentCache,
+    waiting: WaitingLinks,
     names: Names,
     counters: Counters,
     term: Term,
@@ -58,6 +61,7 @@ pub(crate) struct Writer {
     clock: ClockFn,
     wants_new_jobs: Box<dyn Fn(&str) -> bool + Send>,
     on_new_jobs: Box<dyn Fn(Vec<LoadedJob>) + Send>,
+    on_requeued: Box<dyn Fn(Vec<ChangedJob>) + Send>,
     on_fatal: Box<dyn Fn(&str) + Send>,
     pub(super) stats: Arc<Stats>,
     pub(super) wal_pages: Arc<AtomicU64>,
@@ -93,6 +97,7 @@ impl Writer {
         Ok(Writer {
             indexes: KeyIndexes::load(&connection, options.recent_keys_max)?,
             contents: ContentCache::load(&connection)?,
+            waiting: WaitingLinks::load(&connection)?,
             names: Names::default(),
             counters: load_counters(&connection)?,
             connection,
@@ -104,6 +109,7 @@ impl Writer {
             clock: options.clock,
             wants_new_jobs: options.wants_new_jobs,
             on_new_jobs: options.on_new_jobs,
+            on_requeued: options.on_requeued,
             on_fatal: options.on_fatal,
             stats,
             wal_pages,
@@ -190,6 +196,8 @@ impl Writer {
             names: &mut self.names,
             now: at,
             inserted: Vec::new(),
+            requeued: Vec::new(),
+            waiting: &mut self.waiting,
             contents: &mut self.contents,
             content_undo: Vec::new(),
             source_days: BTreeMap::new(),
@@ -209,7 +217,7 @@ impl Writer {
                 Err(error) if !Mutant::FailedCommitAnswered.is_on() => Err(error),
                 _ => Ok(()),
             });
-        let Batch { inserted, content_undo, key_changes, change_seq, .. } = batch;
+        let Batch { inserted, requeued, content_undo, key_changes, change_seq, .. } = batch;
         match result {
             Ok(()) => {
                 self.term_recorded = true;
@@ -217,10 +225,11 @@ impl Writer {
                 self.key_store.commit(key_changes);
                 self.contents.trim();
                 self.compaction_paused &= !self.indexes.commit();
-                Ok(Committed { inserted, at })
+                Ok(Committed { inserted, requeued, at })
             }
             Err(error) => {
                 self.indexes.roll_back();
+                self.waiting.roll_back();
                 content_undo.into_iter().rev().for_each(|undo| self.contents.undo(undo));
                 self.contents.undo_widening(window_before);
                 self.counters = before;
@@ -236,9 +245,9 @@ impl Writer {
         self.connection.execute_batch("ROLLBACK").inspect_err(|error| tracing::error!(%error, "rollback failed"))
     }
 
-    /// Announces the new jobs of a commit and sends the replies; the inputs are dropped afterwards.
+    /// Announces the new and the released jobs of a commit and sends the replies; the inputs are dropped afterwards.
     fn answer_all(&self, mut batch: Vec<Op>, committed: Committed) {
-        let Committed { inserted, at } = committed;
+        let Committed { inserted, requeued, at } = committed;
         let mut inserted = inserted.into_iter().peekable();
         let mut new_jobs = Vec::new();
         for op in &batch {
@@ -253,6 +262,9 @@ impl Writer {
         }
         if !new_jobs.is_empty() {
             (self.on_new_jobs)(new_jobs);
+        }
+        if !requeued.is_empty() {
+            (self.on_requeued)(requeued);
         }
         batch.iter_mut().for_each(Op::answer);
     }

@@ -37,6 +37,7 @@ fn about(key: &str, identifiers: &[&str], name: &str) -> NewEvent {
         source: "website".into(),
         occurred_at: None,
         received_at: START,
+        ..Observation::default()
     };
     NewEvent { observation: Some(Box::new(observation)), ..event(key) }
 }

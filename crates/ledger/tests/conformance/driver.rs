@@ -11,9 +11,9 @@ use sluice_domain::schedule::backlog::BacklogQuery;
 use sluice_domain::time::Time;
 use sluice_domain::worker::LaneOrder;
 use sluice_ledger::{
-    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, BeginResult, CappedBeginResult, ChargeResult, ClockFn,
-    Duplicate, EffectSettlement, EventRecord, Fence, JobRecord, JobUpdate, Ledger, LedgerOptions, LoadedJob, NewEvent,
-    Page, Settle, Settlement,
+    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, BeginResult, CappedBeginResult, ChangedJob,
+    ChargeResult, ClockFn, Duplicate, EffectSettlement, EventRecord, Fence, JobRecord, JobUpdate, Ledger,
+    LedgerOptions, LoadedJob, NewEvent, Page, Settle, Settlement,
 };
 
 use crate::fixtures::{START, alone, event, fence, root_key};
@@ -113,6 +113,8 @@ pub struct Fixture<D: Driver> {
     pub gate: Arc<Gate>,
     /// Every job that was announced, in order, each batch on its own.
     pub announced: tokio::sync::mpsc::UnboundedReceiver<Vec<LoadedJob>>,
+    /// Every job that was released from quarantine, each batch on its own.
+    pub requeued: tokio::sync::mpsc::UnboundedReceiver<Vec<ChangedJob>>,
     /// Workers whose jobs nobody wants to hear of.
     pub unwanted: Arc<Mutex<HashSet<String>>>,
     recent_keys_max: Option<usize>,
@@ -129,6 +131,7 @@ pub fn open_with_few_recent_keys<D: Driver>(recent_keys_max: usize) -> Fixture<D
 
 fn open_at<D: Driver>(place: D::Place, clock: StillClock, recent_keys_max: Option<usize>) -> Fixture<D> {
     let (announce, announced) = tokio::sync::mpsc::unbounded_channel();
+    let (release, requeued) = tokio::sync::mpsc::unbounded_channel();
     let gate = Arc::new(Gate::default());
     let passed = gate.clone();
     let unwanted = Arc::new(Mutex::new(HashSet::new()));
@@ -139,12 +142,15 @@ fn open_at<D: Driver>(place: D::Place, clock: StillClock, recent_keys_max: Optio
             let _ = announce.send(fresh);
             passed.pass();
         }),
+        on_requeued: Box::new(move |jobs| {
+            let _ = release.send(jobs);
+        }),
         on_fatal: Box::new(|message| panic!("the ledger failed: {message}")),
         recent_keys_max,
         ..LedgerOptions::quiet(clock.for_ledger())
     };
     let ledger = D::open(&place, options).unwrap();
-    Fixture { ledger, place, clock, gate, announced, unwanted, recent_keys_max }
+    Fixture { ledger, place, clock, gate, announced, requeued, unwanted, recent_keys_max }
 }
 
 impl<D: Driver> Fixture<D> {

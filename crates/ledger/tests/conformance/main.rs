@@ -19,6 +19,7 @@ mod history;
 mod imports;
 mod inside;
 mod keys;
+mod late_identity;
 mod lifecycle;
 mod lists;
 mod model;
@@ -264,6 +265,17 @@ macro_rules! suite {
                 only_so_many_contacts_become_one
                 a_confirmed_write_is_kept_until_it_is_in_doubt
                 a_replayed_job_keeps_its_contact
+            ]
+            late_identity [
+                a_later_event_with_the_same_link_releases_the_waiting_one
+                a_release_is_recorded_shown_and_kept_over_a_restart
+                an_event_is_released_once
+                only_the_same_link_in_time_releases
+                a_waiting_event_that_an_operator_has_dropped_or_replayed_is_not_released
+                an_operator_identifies_an_event
+                an_operator_cannot_identify_an_event_as_two_contacts
+                only_so_many_events_wait_under_a_link_and_not_for_ever
+                a_conflict_is_quarantined_where_the_rule_says_so_and_an_operator_decides
             ]
             lifecycle [
                 a_ledger_that_is_open_cannot_be_opened_again

@@ -1,19 +1,19 @@
 //! `sluice contacts` and `sluice trace`.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::CliError;
 use super::lists::footer;
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs};
-use crate::operate::views::{ContactView, List, TraceView};
+use super::{CliError, exit};
+use crate::operate::views::{ContactView, EventDetail, List, TraceView};
 
-/// List, show, merge and split contacts
+/// List, show, merge and split contacts; identify events
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Values are masked.\n\nExamples:\n  sluice contacts list --conflicts\n  sluice contacts show ada@example.com\n  sluice contacts merge con_18 --into con_17 --reason \"the same person\"\n  sluice contacts split con_18 --reason \"two persons after all\""
+    after_help = "Values are masked.\n\nExamples:\n  sluice contacts list --conflicts\n  sluice contacts show ada@example.com\n  sluice contacts merge con_18 --into con_17 --reason \"the same person\"\n  sluice contacts split con_18 --reason \"two persons after all\"\n  sluice contacts identify evt_3k9… --email ada@example.com --reason \"she called\""
 )]
 pub struct ContactsCommand {
     #[command(subcommand)]
@@ -30,6 +30,8 @@ enum ContactsAct {
     Merge(MergeContact),
     /// Take a contact out of the one that it is merged into
     Split(SplitContact),
+    /// Release a quarantined event by saying whose it is
+    Identify(IdentifyEvent),
 }
 
 #[derive(Debug, clap::Args)]
@@ -92,6 +94,62 @@ struct SplitContact {
     reach: NodeArgs,
 }
 
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("identity").required(true).multiple(true).args(["email", "phone", "external_id", "field"]))]
+struct IdentifyEvent {
+    /// Id of an event that is quarantined as identity-missing or identity-conflict
+    event: String,
+    /// Email address of the person
+    #[arg(long, value_name = "ADDRESS")]
+    email: Option<String>,
+    /// Phone number of the person, with + and the country code
+    #[arg(long, value_name = "NUMBER")]
+    phone: Option<String>,
+    /// Id of the person at the source of the event
+    #[arg(long, value_name = "ID")]
+    external_id: Option<String>,
+    /// Another identity field that identifies a contact
+    #[arg(long, value_name = "NAME=VALUE")]
+    field: Vec<String>,
+    /// Reason, recorded in the audit trail
+    #[arg(long)]
+    reason: String,
+    #[command(flatten)]
+    actor: Actor,
+    #[command(flatten)]
+    format: Format,
+    #[command(flatten)]
+    reach: NodeArgs,
+}
+
+impl IdentifyEvent {
+    fn identity(&self) -> Result<Map<String, Value>, CliError> {
+        let named = [("email", &self.email), ("phone", &self.phone), ("external_id", &self.external_id)];
+        let mut identity = Map::new();
+        for (name, value) in named {
+            identity.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
+        }
+        for field in &self.field {
+            let Some((name, value)) = field.split_once('=') else {
+                return Err(CliError::new(exit::USAGE, format!("--field {field}: write it as NAME=VALUE")));
+            };
+            identity.insert(name.trim().to_owned(), json!(value));
+        }
+        Ok(identity)
+    }
+
+    fn run(self) -> Result<(), CliError> {
+        let identity = self.identity()?;
+        self.reach.run(async |client| {
+            let order = json!({ "identity": identity, "reason": self.reason, "actor": self.actor.name() });
+            let answer = client.post(&format!("/events/{}/identify", segment(&self.event)), &order).await?;
+            let Some(detail) = self.format.read::<EventDetail>(&answer)? else { return Ok(()) };
+            let contact = detail.identified.map(|identified| identified.contact).unwrap_or_default();
+            print::print(&format!("{} belongs to {contact}; its jobs are queued.", detail.event.id))
+        })
+    }
+}
+
 /// Show everything that happened to an event or a person
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  sluice trace ada@example.com\n  sluice trace con_17\n  sluice trace evt_3k9…")]
@@ -117,6 +175,7 @@ impl ContactsCommand {
                 let answer = client.post(&format!("/contacts/{}/merge", segment(&merge.contact)), &order).await?;
                 render(&answer, merge.format)
             }),
+            ContactsAct::Identify(identify) => identify.run(),
             ContactsAct::Split(split) => split.reach.run(async |client| {
                 let order = json!({ "reason": split.reason, "actor": split.actor.name() });
                 let answer = client.post(&format!("/contacts/{}/split", segment(&split.contact)), &order).await?;
@@ -176,6 +235,9 @@ fn render_contact(contact: &ContactView) -> String {
             None => format!("conflict: an event has another {}; it was not linked\n", conflict.kind),
         };
         text.push_str(&line);
+    }
+    for identified in &contact.identified_later {
+        text.push_str(&format!("{} was identified {} by {}\n", identified.event, ago(&identified.at), identified.by));
     }
     text + &footer(None, &format!("sluice trace {}", contact.id))
 }

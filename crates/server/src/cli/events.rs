@@ -8,7 +8,7 @@ use super::print::{self, Format, ago, heading, hint, moment, pretty};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, listed_id, pairs, state};
 use super::{CliError, clash};
-use crate::operate::views::{EventDetail, EventView, List};
+use crate::operate::views::{EventDetail, EventView, IdentifiedView, List};
 
 /// List and show accepted events
 #[derive(Debug, clap::Args)]
@@ -172,6 +172,8 @@ fn render(detail: &EventDetail) -> String {
         ("verified by", event.verified_by.clone().unwrap_or_else(|| "not verified".to_owned())),
         ("configuration", event.revision.clone()),
         ("trace", event.trace.clone()),
+        ("identified", detail.identified.as_ref().map(identified).unwrap_or_default()),
+        ("waits for id", waits_for_identity(detail)),
     ]);
     if event.jobs.is_empty() {
         text.push_str("\nNo worker handles it: it has no jobs.\n");
@@ -223,6 +225,25 @@ fn render(detail: &EventDetail) -> String {
         text.push_str(&hint("Personal data is masked; --reveal --reason WHY shows it and leaves an audit entry."));
     }
     text
+}
+
+/// Who identified an event after it was accepted.
+fn identified(view: &IdentifiedView) -> String {
+    let fields = view.fields.join(", ");
+    let reason = view.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+    format!(
+        "as {} by {} ({fields}; mapping {}), {}{reason}",
+        view.contact,
+        view.by,
+        view.mapping_version,
+        ago(&view.at)
+    )
+}
+
+fn waits_for_identity(detail: &EventDetail) -> String {
+    detail.waits_for_identity_until.as_ref().map_or_else(String::new, |until| {
+        format!("until {}; or say whose it is: sluice contacts identify", moment(until))
+    })
 }
 
 /// Escapes an id as one path segment.

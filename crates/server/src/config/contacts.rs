@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_domain::action::Action;
-use sluice_domain::contact::{ContactRules, IdentifierRule, MergedWrite, SourceTrust, TRUST_DEFAULT};
+use sluice_domain::contact::{
+    ContactRules, CorrelationRule, IdentifierRule, MergedWrite, OnConflict, SourceTrust, TRUST_DEFAULT, WAIT_DEFAULT,
+    WAIT_MAX,
+};
 use sluice_domain::flow::Flow;
 
 use super::declarations::{Declarations, Placed, SourceLocation};
@@ -12,7 +15,7 @@ use super::diagnostics::{Diagnostics, Report};
 use super::fields::Fields;
 use super::node::{Span, YamlNode};
 use super::problem::did_you_mean;
-use super::table::{SectionSpec, ValueType, key};
+use super::table::{SOME_TIME, SectionSpec, ValueType, key};
 use super::worker::ReadWorker;
 
 /// Identifiers of a configuration that names none, in the order of precedence.
@@ -31,6 +34,17 @@ pub(super) static CONTACTS: SectionSpec = SectionSpec {
         .or("contact_external_id, external_id, email, phone_e164, phone"),
         key("trust", TRUST, "Trust of every source that is not listed.").or("50"),
         key("sources", ValueType::Tables("trust of a source"), "Trust of single sources."),
+        key(
+            "correlate",
+            ValueType::Tables("a correlation"),
+            "Fields that link a quarantined event without an identity with a later event that has one.",
+        ),
+        key(
+            "on_conflict",
+            ValueType::OneOf(&["first", "quarantine"]),
+            "What becomes of an event whose identifiers belong to several contacts, or to one that has another id: the first identifier decides, or the event is quarantined (`identity-conflict`) until an operator decides.",
+        )
+        .or("first"),
     ],
     later: &[],
     rules: &[],
@@ -43,6 +57,22 @@ pub(super) static IDENTIFIER: SectionSpec = SectionSpec {
         key("field", ValueType::Name, "Name of the identity field.").required(),
         key("shared", ValueType::Flag, "The same id from two sources means the same contact.").or("false"),
         key("replaceable", ValueType::Flag, "A newer or more trusted value may replace the first one.").or("false"),
+    ],
+    later: &[],
+    rules: &[],
+};
+
+pub(super) static CORRELATION: SectionSpec = SectionSpec {
+    title: "a correlation",
+    about: "An event that was quarantined because it has no identity (`identity-missing`) is released by a later event of the same source with the same value in this field and an identifier. It belongs to the contact of that event.",
+    keys: &[
+        key(
+            "field",
+            ValueType::Name,
+            "Name of an identity field or an attribute, such as a session id. Each value must belong to one person.",
+        )
+        .required(),
+        key("within", ValueType::Between(SOME_TIME, WAIT_MAX), "How long an event waits.").or("7d"),
     ],
     later: &[],
     rules: &[],
@@ -76,6 +106,7 @@ pub(super) static FIELD_TRUST: SectionSpec = SectionSpec {
 pub(super) struct ReadContacts {
     rules: ContactRules,
     sources: Vec<(String, Span)>,
+    correlated: Vec<(String, Span)>,
 }
 
 impl ReadContacts {
@@ -104,8 +135,15 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &mut Declarations
     for item in items(&fields, "sources") {
         read_source(report, item, &mut rules, &mut sources);
     }
+    let mut correlated = vec![];
+    for item in items(&fields, "correlate") {
+        read_correlation(report, item, &mut rules, &mut correlated);
+    }
+    if fields.one_of("on_conflict") == Some("quarantine") {
+        rules.on_conflict = OnConflict::Quarantine;
+    }
     let place = SourceLocation::new(report, node.span);
-    names.contacts = Some(Placed { place, value: ReadContacts { rules, sources } });
+    names.contacts = Some(Placed { place, value: ReadContacts { rules, sources, correlated } });
 }
 
 /// The items of a list; anything else is reported.
@@ -129,6 +167,29 @@ fn read_identifier(report: Report<'_>, node: &YamlNode, rules: &mut ContactRules
         rules.replaceable.insert(field.to_owned());
     }
     rules.identifiers.push(IdentifierRule { shared: shared.unwrap_or(false), ..IdentifierRule::new(field) });
+}
+
+fn read_correlation(
+    report: Report<'_>,
+    node: &YamlNode,
+    rules: &mut ContactRules,
+    correlated: &mut Vec<(String, Span)>,
+) {
+    let Some(fields) = Fields::open(report, node, &[&CORRELATION]) else { return };
+    let within = fields.duration("within").unwrap_or(WAIT_DEFAULT);
+    let Some((field, span)) = fields.name("field") else { return };
+    if rules.correlate.iter().any(|other| other.field == field) {
+        report.error(span, "duplicate-name", format!("`{field}` is listed twice"));
+        return;
+    }
+    if rules.identifiers.iter().any(|rule| rule.field == field) {
+        report
+            .error(span, "exclusive-keys", format!("`{field}` is an identifier, so an event with it waits for nothing"))
+            .hint("name a field that links events without identifying a person, such as a session id");
+        return;
+    }
+    rules.correlate.push(CorrelationRule { field: field.to_owned(), within });
+    correlated.push((field.to_owned(), span));
 }
 
 fn read_source(report: Report<'_>, node: &YamlNode, rules: &mut ContactRules, sources: &mut Vec<(String, Span)>) {
@@ -201,6 +262,7 @@ pub(super) fn check(
         let message = format!("no flow has the source `{source}`, so its trust is never used");
         diagnostics.report(&place.file).warning(*span, "unknown-source", message).hint(hint);
     }
+    check_correlated(diagnostics.report(&place.file), contacts, flows);
     let is_merged = |worker: &ReadWorker| worker.worker.steps.iter().any(|step| step.merged.is_some());
     for (name, flow) in flows {
         let feeds = |worker: &ReadWorker| {
@@ -228,5 +290,26 @@ pub(super) fn check(
             .report(&flow.place.file)
             .warning(flow.place.span, code, message)
             .hint("map one of the fields of `contacts.identifiers` under `event.identity`");
+    }
+}
+
+/// Warns about a link that no event can have.
+fn check_correlated(report: Report<'_>, contacts: &ReadContacts, flows: &BTreeMap<String, Placed<Arc<Flow>>>) {
+    let events = || flows.values().map(|flow| &flow.value.event);
+    // Without `attributes`, every member of the body is one.
+    if events().any(|event| event.attributes.is_none()) {
+        return;
+    }
+    let mapped: Vec<&str> = events()
+        .flat_map(|event| event.identity.iter().chain(event.attributes.iter().flatten()))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    for (field, span) in contacts.correlated.iter().filter(|(field, _)| !mapped.contains(&field.as_str())) {
+        let hint = match did_you_mean(field, mapped.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "map it under `event.attributes` or `event.identity`".to_owned(),
+        };
+        let message = format!("no flow maps `{field}`, so it links no events");
+        report.warning(*span, "unknown-field", message).hint(hint);
     }
 }

@@ -59,6 +59,7 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &policy::LIMIT,
         &contacts::CONTACTS,
         &contacts::IDENTIFIER,
+        &contacts::CORRELATION,
         &contacts::SOURCE_TRUST,
         &contacts::FIELD_TRUST,
         &alerts::ALERTS,

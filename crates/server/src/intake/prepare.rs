@@ -8,7 +8,7 @@ use hyper::header::HeaderName;
 use hyper::{HeaderMap, StatusCode};
 use serde::Serializer;
 use serde_json::Value;
-use sluice_domain::contact::Observation;
+use sluice_domain::contact::{IDENTITY_MISSING, Observation};
 use sluice_domain::event::{Event, EventId, EventOrigin, MappingProblem};
 use sluice_domain::flow::{ContentDedup, Enqueue, Flow, Idempotency, OnClash, OnMismatch};
 use sluice_domain::import::{self, RowTimes};
@@ -42,9 +42,6 @@ const SECRET_HEADERS: [&str; 4] = ["authorization", "cookie", "proxy-authorizati
 
 /// The address of the caller, for flows that read it. A header of this name that the caller sent is never stored.
 pub const CLIENT_ADDRESS_HEADER: &str = "sluice-client-address";
-
-/// Quarantine reason of an event without identity fields; never an error response.
-const IDENTITY_MISSING: &str = "identity-missing";
 
 /// Event that is ready to be written.
 #[derive(Debug)]
@@ -333,6 +330,13 @@ impl<'f> Request<'_, 'f> {
         (None, Some((FailureClass::Identity, problem)))
     }
 
+    /// What an event says that is quarantined because it has no identity, if a later event may supply one. Any other quarantined
+    /// event says nothing: an operator has not looked at it yet.
+    fn waiting(&self, event: &Event, quarantine: &Quarantine) -> Option<Box<Observation>> {
+        let rules = self.live.config.contacts.as_ref().filter(|_| quarantine.failure.code == IDENTITY_MISSING)?;
+        Some(Box::new(rules.observe_unidentified(event))).filter(|observation| observation.correlation.is_some())
+    }
+
     fn new_event(&self, parts: Parts<'_>, observation: Option<Box<Observation>>) -> NewEvent {
         let Request { live, flow, arrival, .. } = self;
         let Parts { key, event, jobs, fingerprint, signed_content, headers, raw, quarantine } = parts;
@@ -368,8 +372,10 @@ impl<'f> Request<'_, 'f> {
                 ContentDedup::Always(window) => Some(window),
                 ContentDedup::WithoutOwnId => (key.by_content || key.rank > 0).then_some(Idempotency::CONTENT_WINDOW),
             },
-            // A quarantined event says nothing: an operator has not looked at it yet.
-            observation: observation.filter(|_| quarantine.is_none()),
+            observation: match &quarantine {
+                None => observation,
+                Some(quarantine) => self.waiting(event, quarantine),
+            },
             quarantine,
             imported: self.row.is_some(),
             ..new

@@ -1,6 +1,9 @@
 //! `contacts:` and `order: latest`: what is read, and what `check` says about a mistake.
 
+use std::time::Duration;
+
 use sluice_domain::config::Config;
+use sluice_domain::contact::OnConflict;
 use sluice_server::config::{Colours, Compiled, Files, compile, render_all};
 
 use crate::editor;
@@ -68,6 +71,7 @@ fn contacts_are_compiled() {
     assert_eq!((rules.trust("shop", "name"), rules.trust("shop", "phone"), rules.trust("x", "name")), (80, 10, 40));
     let merged = config.workers["to-crm"].steps[0].merged.unwrap();
     assert_eq!((merged.parameter, merged.all_fields), ("fields", true));
+    assert_eq!((&rules.correlate[..], rules.on_conflict), (&[][..], OnConflict::First));
     assert!(!good(&[("    fields: all\n", "")]).workers["to-crm"].steps[0].merged.unwrap().all_fields);
 }
 
@@ -82,8 +86,27 @@ fn an_empty_section_keeps_contacts_by_the_usual_identifiers() {
 }
 
 #[test]
+fn links_and_the_rule_for_conflicts_are_compiled() {
+    let more =
+        "  trust: 40\n  correlate: [{field: session_id}, {field: name, within: 1d}]\n  on_conflict: quarantine\n";
+    let edits = [("  trust: 40\n", more), ("{name: body.name}", "{name: body.name, session_id: body.session}")];
+    let rules = good(&edits).contacts.unwrap();
+    let day = Duration::from_secs(86_400);
+    let links: Vec<(&str, Duration)> = rules.correlate.iter().map(|rule| (rule.field.as_str(), rule.within)).collect();
+    assert_eq!((links, rules.on_conflict), (vec![("session_id", 7 * day), ("name", day)], OnConflict::Quarantine));
+    assert!(problems(&edits).contains("no problems"), "{}", problems(&edits));
+}
+
+#[test]
 fn mistakes_are_reported_with_what_to_do() {
-    let cases: [(&[(&str, &str)], &str); 7] = [
+    let cases: [(&[(&str, &str)], &str); 14] = [
+        (&[("  trust: 40\n", "  correlate: [{field: nmae}]\n")], "no flow maps `nmae`, so it links no events"),
+        (&[("  trust: 40\n", "  correlate: [{field: nmae}]\n")], "did you mean `name`?"),
+        (&[("  trust: 40\n", "  correlate: [{field: name}, {field: name}]\n")], "`name` is listed twice"),
+        (&[("  trust: 40\n", "  correlate: [{field: email}]\n")], "`email` is an identifier"),
+        (&[("  trust: 40\n", "  correlate: [{field: name, within: 91d}]\n")], "a duration from"),
+        (&[("  trust: 40\n", "  correlate: name\n")], "`correlate` must be"),
+        (&[("  trust: 40\n", "  on_conflict: newest\n")], "one of `first`, `quarantine`"),
         (&[(CONTACTS, "")], "no contacts are kept"),
         (&[("order: latest", "order: fifo")], "`fields` requires `order: latest`"),
         (&[("trust: 80", "trust: 101")], "a whole number from 0 to 100"),

@@ -22,6 +22,7 @@ mod geo_database;
 mod guard_fixture;
 mod history;
 mod intake;
+mod late_identity;
 mod messages;
 mod notify;
 mod one_person;

@@ -372,7 +372,7 @@ pub(super) fn ref_prefix(reference: EventRef) -> u64 {
 }
 
 /// What events are found by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventRef {
     /// The number of the key that seals the event.
     ContactKey(i64),

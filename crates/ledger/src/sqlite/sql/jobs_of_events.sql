@@ -1,2 +1,2 @@
 SELECT job.id, job.state FROM event JOIN job ON job.id >= event.first_job AND job.id < event.first_job + event.jobs
-WHERE event.seq IN (SELECT value FROM json_each(?1)) AND event.contact_id = ?2
+WHERE event.seq IN (SELECT value FROM json_each(?1))

@@ -8,10 +8,12 @@ use sluice_ledger::{ApprovalFilter, ContactRecord, EventFilter, EventLookup, Eve
 
 use super::LIST_MAX;
 use crate::operate::operator::{OperateError, Operator};
-use crate::operate::views::{ContactView, List, TraceEntry, TraceView};
+use crate::operate::views::{ContactView, IdentifiedView, List, TraceEntry, TraceView};
 
 /// Events of one trace, the newest ones.
 const TRACE_EVENTS_MAX: u32 = 100;
+/// Events with a supplied identity that a contact shows, the newest ones.
+const IDENTIFIED_MAX: u32 = 20;
 /// Approvals and audit entries that a trace looks at, the newest ones.
 const TRACE_LINES_MAX: u32 = 1_000;
 
@@ -32,7 +34,15 @@ impl Operator {
 
     /// The contact with this id, or with this email address, phone number or id of a source.
     pub async fn contact(&self, name: &str) -> Result<ContactView, OperateError> {
-        Ok(ContactView::new(&self.contact_named(name).await?))
+        let record = self.contact_named(name).await?;
+        self.contact_view(&record).await
+    }
+
+    /// A contact with the events that were identified later.
+    async fn contact_view(&self, record: &ContactRecord) -> Result<ContactView, OperateError> {
+        let identified = self.ledger.supplied_identities(record.id, IDENTIFIED_MAX).await?;
+        let identified_later = identified.iter().map(IdentifiedView::new).collect();
+        Ok(ContactView { identified_later, ..ContactView::new(record) })
     }
 
     pub(in crate::operate) async fn contact_named(&self, name: &str) -> Result<ContactRecord, OperateError> {
@@ -79,7 +89,7 @@ impl Operator {
                 let seqs: Vec<EventSeq> = self.ledger.contact_events(record.id, page).await?;
                 let more = seqs.len() == TRACE_EVENTS_MAX as usize;
                 let events = self.ledger.events(seqs).await?.into_iter().map(|(event, _)| event).collect();
-                self.trace_of(Some(ContactView::new(&record)), events, more).await
+                self.trace_of(Some(self.contact_view(&record).await?), events, more).await
             }
             Err(OperateError::NotFound(_)) => self.trace_unknown(about).await,
             Err(error) => Err(error),
@@ -132,6 +142,7 @@ impl Operator {
         for event in events {
             ids.insert(event.id.to_string());
             entries.push(self.event_entry(&event));
+            self.add_identity(&event, &mut entries).await?;
             self.add_variants(&event, &mut entries).await?;
             for job in self.ledger.jobs_of_event(event).await? {
                 ids.insert(job.id.to_string());
@@ -151,6 +162,15 @@ impl Operator {
             format!("{} from {}", event.event_type, event.source),
             "events show",
         )
+    }
+
+    async fn add_identity(&self, event: &EventRecord, entries: &mut Vec<TraceEntry>) -> Result<(), OperateError> {
+        if let Some(record) = self.ledger.event_identity(event.seq).await?.supplied {
+            let view = IdentifiedView::new(&record);
+            let what = format!("identified as {} by {}", view.contact, view.by);
+            entries.push(entry((view.at, "identity"), event.id.to_string(), what, "events show"));
+        }
+        Ok(())
     }
 
     async fn add_variants(&self, event: &EventRecord, entries: &mut Vec<TraceEntry>) -> Result<(), OperateError> {

@@ -33,9 +33,9 @@ pub(super) use contacts::contact_id;
 use super::commands::need;
 use super::operator::{OperateError, Operator, job_id};
 use super::views::{
-    AlertRuleView, AlertView, AttemptView, AuditView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView,
-    List, PauseView, ReasonView, RefusalView, RefusedView, ResponseCountView, ResponseView, SourceView, Status,
-    preview, show,
+    AlertRuleView, AlertView, AttemptView, AuditView, EffectView, EventDetail, EventView, FlowView, IdentifiedView,
+    JobDetail, JobView, List, PauseView, ReasonView, RefusalView, RefusedView, ResponseCountView, ResponseView,
+    SourceView, Status, preview, show,
 };
 use crate::intake;
 use crate::levels::Levels;
@@ -94,6 +94,7 @@ impl Operator {
             }
             None => (None, None, None),
         };
+        let identity = self.ledger.event_identity(event.seq).await?;
         Ok(EventDetail {
             event: EventView::new(&event, &jobs),
             warnings: self.event_warnings(normalized.as_ref(), &jobs).await?,
@@ -101,6 +102,8 @@ impl Operator {
             raw,
             headers,
             clash,
+            identified: identity.supplied.as_ref().map(IdentifiedView::new),
+            waits_for_identity_until: identity.waits_until.map(|until| until.to_string()),
             revealed: reveal.is_some(),
         })
     }

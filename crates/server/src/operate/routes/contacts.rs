@@ -7,9 +7,9 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{ApiResult, JsonBody, LIMIT, QueryParams};
-use crate::operate::commands::{MergeContactRequest, SplitContactRequest};
+use crate::operate::commands::{IdentifyRequest, MergeContactRequest, SplitContactRequest};
 use crate::operate::operator::Operator;
-use crate::operate::views::{ContactView, List, TraceView};
+use crate::operate::views::{ContactView, EventDetail, List, TraceView};
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -35,6 +35,7 @@ pub(super) fn routes() -> Router<Operator> {
         .route("/contacts/{id}", get(show))
         .route("/contacts/{id}/merge", post(merge))
         .route("/contacts/{id}/split", post(split))
+        .route("/events/{id}/identify", post(identify))
         .route("/trace", get(trace))
 }
 
@@ -72,6 +73,16 @@ pub(super) async fn split(
     JsonBody(request): JsonBody<SplitContactRequest>,
 ) -> ApiResult<ContactView> {
     Ok(Json(operator.split_contact(&id, request).await?))
+}
+
+/// Release a quarantined event with an identity. The event itself stays as it was sent.
+#[utoipa::path(post, path = "/api/v1/events/{id}/identify", params(("id" = String, Path)), request_body = IdentifyRequest, responses((status = 200, body = EventDetail), (status = 400), (status = 404), (status = 409)))]
+pub(super) async fn identify(
+    operator: Operator,
+    Path(id): Path<String>,
+    JsonBody(request): JsonBody<IdentifyRequest>,
+) -> ApiResult<EventDetail> {
+    Ok(Json(operator.identify_event(&id, request).await?))
 }
 
 /// Everything that happened to an event or a person, oldest first.

@@ -89,6 +89,7 @@ use super::{
         contacts::show,
         contacts::merge,
         contacts::split,
+        contacts::identify,
         contacts::trace,
         exports::events,
         exports::revealed_events,

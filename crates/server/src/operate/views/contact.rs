@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_domain::contact::Register;
+use sluice_domain::contact::{Register, SuppliedBy};
 use sluice_domain::mask;
-use sluice_ledger::ContactRecord;
+use sluice_ledger::{ContactRecord, IdentityRecord};
 use utoipa::ToSchema;
 
 /// One person, whichever sources speak of them.
@@ -21,6 +21,47 @@ pub struct ContactView {
     pub fields: Vec<ContactFieldView>,
     /// Identifiers that were kept apart.
     pub conflicts: Vec<ConflictView>,
+    /// Events whose identity was supplied after they were accepted, newest first. Only of a single contact.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub identified_later: Vec<IdentifiedView>,
+}
+
+/// Identity that was supplied for an event after it was accepted.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct IdentifiedView {
+    /// `evt_…`
+    pub event: String,
+    pub contact: String,
+    pub at: String,
+    /// The later event, or the operator.
+    pub by: String,
+    /// Of the operator.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+    /// Names of the identity fields.
+    pub fields: Vec<String>,
+    /// Version of the mapping that produced the values.
+    pub mapping_version: String,
+}
+
+impl IdentifiedView {
+    pub(in crate::operate) fn new(record: &IdentityRecord) -> IdentifiedView {
+        let supplied = record.supplied.as_ref();
+        let (by, reason) = match supplied.map(|supplied| &supplied.by) {
+            Some(SuppliedBy::Event(id)) => (id.clone(), None),
+            Some(SuppliedBy::Operator { actor, reason }) => (actor.clone(), Some(reason.clone())),
+            None => (String::new(), None),
+        };
+        IdentifiedView {
+            event: record.event.to_string(),
+            contact: record.contact.to_string(),
+            at: record.at.to_string(),
+            by,
+            reason,
+            fields: supplied.map_or_else(Vec::new, |supplied| supplied.identity.keys().cloned().collect()),
+            mapping_version: supplied.map_or_else(String::new, |supplied| supplied.mapping_version.clone()),
+        }
+    }
 }
 
 /// Field of a contact with every value that is kept.
@@ -67,6 +108,7 @@ impl ContactView {
             created_at: record.created_at.to_string(),
             fields: record.state.fields().map(|(name, registers)| field(name, registers)).collect(),
             conflicts: conflicts.collect(),
+            identified_later: vec![],
         }
     }
 }
@@ -101,7 +143,7 @@ pub struct TraceView {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub struct TraceEntry {
     pub at: String,
-    /// `event`, `variant`, `field`, `job`, `effect`, `attempt`, `approval` or `audit`.
+    /// `event`, `identity`, `variant`, `field`, `job`, `effect`, `attempt`, `approval` or `audit`.
     pub kind: String,
     /// Id of the event, job or approval.
     pub id: String,

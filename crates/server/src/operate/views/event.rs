@@ -7,7 +7,7 @@ use sluice_domain::mask;
 use sluice_ledger::{EventBody, EventRecord, JobSummary};
 use utoipa::ToSchema;
 
-use super::ClashView;
+use super::{ClashView, IdentifiedView};
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventView {
@@ -67,6 +67,12 @@ pub struct EventDetail {
     /// Values that were lost or not found; nothing failed because of them.
     #[serde(default)]
     pub warnings: Vec<EventWarningView>,
+    /// The identity that was supplied after the event was accepted. `normalized` has it, the request body has not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub identified: Option<IdentifiedView>,
+    /// Until when it waits for a later event that supplies an identity.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waits_for_identity_until: Option<String>,
     pub revealed: bool,
 }
 

@@ -32,7 +32,9 @@ pub use self::approval::ApprovalView;
 pub use self::change::{AppliedView, RevisionDetail, RevisionView};
 pub use self::clash::{ChangeView, ClashView, VariantView};
 pub use self::clock::ClockView;
-pub use self::contact::{ConflictView, ContactFieldView, ContactValueView, ContactView, TraceEntry, TraceView};
+pub use self::contact::{
+    ConflictView, ContactFieldView, ContactValueView, ContactView, IdentifiedView, TraceEntry, TraceView,
+};
 pub use self::event::{EventDetail, EventView, EventWarningView, JobBrief};
 pub(super) use self::event::{preview, show};
 pub use self::guard::{SafeModeView, SuppressedView, SuppressionView};

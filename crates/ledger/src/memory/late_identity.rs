@@ -1,0 +1,203 @@
+//! Events that wait for an identity, and the identities that were supplied for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sluice_domain::contact::{
+    ContactId, Observation, SuppliedBy, SuppliedIdentity, WAITING_EVENTS_MAX, WAITING_PER_LINK_MAX, awaits_identity,
+};
+use sluice_domain::event::EventId;
+use sluice_domain::job::JobId;
+use sluice_domain::key::KeyDigest;
+use sluice_domain::record::EventBody;
+use sluice_domain::time::Time;
+
+use super::Store;
+use super::operate::{move_to_step, requeue};
+use crate::op::{ChangedJob, Identified, IdentifyEvent, RELEASE};
+use crate::record::{EventIdentity, EventSeq, IdentityRecord};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct LateIdentities {
+    waiting: BTreeMap<EventSeq, WaitingEvent>,
+    supplied: BTreeMap<EventSeq, IdentityRecord>,
+    /// Released since they were last taken.
+    requeued: Vec<ChangedJob>,
+}
+
+#[derive(Clone, Debug)]
+struct WaitingEvent {
+    observation: Observation,
+    /// By digest: until when.
+    links: BTreeMap<[u8; 16], Time>,
+}
+
+impl WaitingEvent {
+    fn expires_at(&self) -> Time {
+        self.links.values().copied().max().unwrap_or(Time(i64::MIN))
+    }
+}
+
+/// Where a released event belongs.
+#[derive(Clone, Copy, Debug)]
+struct ReleaseTarget {
+    contact: ContactId,
+    entity: u64,
+    /// Digest of the person.
+    person: Option<KeyDigest>,
+}
+
+/// An event that supplies its identity to those that wait.
+pub(super) struct SupplyingEvent<'a> {
+    pub observation: &'a Observation,
+    pub id: EventId,
+    pub contact: ContactId,
+    pub entity: u64,
+    pub person: Option<KeyDigest>,
+}
+
+impl Store {
+    /// Lets a quarantined event wait for an identity, if something links it with later events and there is room.
+    pub(super) fn await_identity(&mut self, observation: &Observation, seq: EventSeq) {
+        let waiting = &mut self.late_identities.waiting;
+        let Some(correlation) = observation.correlation.as_ref().filter(|_| observation.identifiers.is_empty()) else {
+            return;
+        };
+        let has_room = |digest: &[u8; 16]| {
+            waiting.values().filter(|event| event.links.contains_key(digest)).count() < WAITING_PER_LINK_MAX
+        };
+        let links: BTreeMap<[u8; 16], Time> = (correlation.links.iter())
+            .map(|link| (link.digest.0, link.expires_at))
+            .filter(|(digest, _)| has_room(digest))
+            .collect();
+        if !links.is_empty() && waiting.len() < WAITING_EVENTS_MAX {
+            let observation = Observation { correlation: None, ..observation.clone() };
+            waiting.insert(seq, WaitingEvent { observation, links });
+        }
+    }
+
+    /// Releases the events that wait under a link of this one: they belong to its contact.
+    pub(super) fn release_waiting(&mut self, now: Time, supplying: &SupplyingEvent<'_>) {
+        let SupplyingEvent { observation, id, contact, entity, person } = *supplying;
+        let Some(correlation) = observation.correlation.as_ref().filter(|found| !found.identity.is_empty()) else {
+            return;
+        };
+        let is_linked = |event: &WaitingEvent| {
+            let until = correlation.links.iter().filter_map(|link| event.links.get(&link.digest.0));
+            until.into_iter().any(|until| *until > observation.received_at)
+        };
+        let waiting = &self.late_identities.waiting;
+        let seqs: Vec<EventSeq> = waiting.iter().filter(|(_, event)| is_linked(event)).map(|(seq, _)| *seq).collect();
+        for seq in seqs {
+            let Some(waiting) = self.late_identities.waiting.get(&seq).cloned() else { continue };
+            let supplied = SuppliedIdentity {
+                identity: correlation.identity.clone(),
+                by: SuppliedBy::Event(id.to_string()),
+                mapping_version: correlation.mapping_version.clone(),
+                at: now,
+            };
+            if self.release(now, seq, ReleaseTarget { contact, entity, person }, supplied) {
+                self.observe(contact, &waiting.observation, seq);
+            }
+        }
+    }
+
+    /// Releases an event with the identity that an operator supplies.
+    pub(crate) fn identify_event(&mut self, now: Time, identify: &IdentifyEvent) -> Identified {
+        let IdentifyEvent { seq, observation, supplied, contact: person } = identify;
+        if self.events.get(seq).is_none() {
+            return Identified::NotFound;
+        }
+        if self.jobs_awaiting_identity(*seq).is_empty() {
+            return Identified::NotWaiting;
+        }
+        let (contact, entity) = match self.assign_unless_conflict(now, observation, *seq) {
+            Ok(assigned) => assigned,
+            Err(conflicts) => return Identified::Conflict(conflicts),
+        };
+        self.release(now, *seq, ReleaseTarget { contact, entity, person: *person }, supplied.clone());
+        Identified::Done(contact)
+    }
+
+    fn jobs_awaiting_identity(&self, seq: EventSeq) -> Vec<JobId> {
+        let Some(event) = self.events.get(&seq) else { return vec![] };
+        let jobs = event.job_ids().filter_map(|id| self.job(id));
+        jobs.filter(|job| awaits_identity(job)).map(|job| job.id).collect()
+    }
+
+    /// Requeues the jobs of an event that wait for an identity, in the lane of the contact. Returns whether there were any: a
+    /// repeat finds none.
+    fn release(&mut self, now: Time, seq: EventSeq, target: ReleaseTarget, supplied: SuppliedIdentity) -> bool {
+        self.late_identities.waiting.remove(&seq);
+        let jobs = self.jobs_awaiting_identity(seq);
+        if jobs.is_empty() {
+            return false;
+        }
+        for id in jobs {
+            self.change(id, |job| {
+                requeue(job, now);
+                // Its route was chosen without the identity.
+                move_to_step(job, 0);
+                job.entity = target.entity;
+            });
+            let worker = self.job(id).map(|job| job.worker.clone()).unwrap_or_default();
+            self.late_identities.requeued.push((id, worker));
+        }
+        self.set_contact_of_event(seq, target.contact);
+        let Some(event) = self.events.get_mut(&seq) else { return false };
+        event.new.contact = target.person.or(event.new.contact);
+        let id = event.id;
+        let (actor, detail) = match &supplied.by {
+            SuppliedBy::Event(id) => (RELEASE.to_owned(), format!("by the later event {id}")),
+            SuppliedBy::Operator { actor, reason } => (actor.clone(), reason.clone()),
+        };
+        self.log(supplied.at, &actor, "identify", &format!("{id} as {}", target.contact), &detail);
+        let (contact, at) = (target.contact, supplied.at);
+        let record = IdentityRecord { event: id, contact, at, supplied: Some(supplied) };
+        self.late_identities.supplied.insert(seq, record);
+        true
+    }
+
+    /// The jobs that were released since this was last called.
+    pub(super) fn take_requeued(&mut self) -> Vec<ChangedJob> {
+        std::mem::take(&mut self.late_identities.requeued)
+    }
+
+    /// Removes events that have waited long enough; they stay dead letters.
+    pub(super) fn prune_waiting(&mut self, at: Time, limit: usize) -> usize {
+        let waiting = &mut self.late_identities.waiting;
+        let expired = waiting.iter().filter(|(_, event)| event.expires_at() <= at);
+        let expired: Vec<EventSeq> = expired.map(|(seq, _)| *seq).take(limit).collect();
+        for seq in &expired {
+            waiting.remove(seq);
+        }
+        expired.len()
+    }
+
+    pub(super) fn forget_identity(&mut self, seq: EventSeq) {
+        self.late_identities.supplied.remove(&seq);
+    }
+
+    /// A body as it is read: with the identity that was supplied for its event.
+    pub(super) fn identified_body(&self, seq: EventSeq, body: Arc<EventBody>) -> Arc<EventBody> {
+        let supplied = self.late_identities.supplied.get(&seq).and_then(|record| record.supplied.as_ref());
+        match supplied {
+            None => body,
+            Some(supplied) => Arc::new(EventBody { normalized: supplied.apply(&body.normalized), ..(*body).clone() }),
+        }
+    }
+
+    pub(crate) fn event_identity(&self, event: EventSeq) -> EventIdentity {
+        let supplied = self.late_identities.supplied.get(&event).cloned();
+        let waiting = self.late_identities.waiting.get(&event);
+        let waits_until =
+            waiting.filter(|_| !self.jobs_awaiting_identity(event).is_empty()).map(WaitingEvent::expires_at);
+        EventIdentity { supplied, waits_until }
+    }
+
+    pub(crate) fn supplied_identities(&self, contact: ContactId, limit: u32) -> Vec<IdentityRecord> {
+        let members = self.members_of(contact);
+        let newest_first = self.late_identities.supplied.values().rev();
+        newest_first.filter(|record| members.contains(&record.contact)).take(limit as usize).cloned().collect()
+    }
+}

@@ -1,0 +1,1 @@
+DELETE FROM event_identity WHERE seq = ?1

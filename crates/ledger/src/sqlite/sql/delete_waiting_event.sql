@@ -1,0 +1,1 @@
+DELETE FROM waiting_event WHERE seq = ?1

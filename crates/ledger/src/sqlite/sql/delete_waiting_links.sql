@@ -1,0 +1,1 @@
+DELETE FROM waiting_link WHERE seq = ?1

@@ -1,0 +1,1 @@
+SELECT contact, contact_id, trace FROM event WHERE seq = ?1

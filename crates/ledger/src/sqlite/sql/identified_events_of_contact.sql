@@ -1,0 +1,1 @@
+SELECT seq FROM event_identity WHERE contact_id = ?1

@@ -1,0 +1,1 @@
+INSERT INTO waiting_event (seq, expires_at, sealed) VALUES (?1, ?2, ?3)

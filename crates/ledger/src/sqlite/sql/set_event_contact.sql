@@ -1,0 +1,1 @@
+UPDATE event SET contact_id = ?2 WHERE seq = ?1
