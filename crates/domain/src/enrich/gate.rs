@@ -43,6 +43,14 @@ impl LookupGate {
 
     /// Begins a lookup if it may be made now. `deadline` is by the steady clock, as `now` is.
     pub fn admit(&mut self, now: Time, deadline: Time) -> LookupAdmission {
+        let skip = || {
+            let message = "the destination is failing or at its limit";
+            LookupAdmission::Skip(LookupResult::failed(LossCode::LookupSkipped, message))
+        };
+        // Nothing is gained by waiting for a destination that fails.
+        if self.0.closed_until(now, deadline.since(now)).is_some() {
+            return skip();
+        }
         match self.0.admit(now) {
             Admission::Go => {
                 self.0.start(now);
@@ -50,10 +58,7 @@ impl LookupGate {
             }
             Admission::Full => LookupAdmission::Full,
             Admission::NotBefore(at) if at < deadline => LookupAdmission::Wait(at),
-            Admission::NotBefore(_) | Admission::Paused => {
-                let message = "the destination is failing or at its limit";
-                LookupAdmission::Skip(LookupResult::failed(LossCode::LookupSkipped, message))
-            }
+            Admission::NotBefore(_) | Admission::Paused => skip(),
         }
     }
 
@@ -123,7 +128,9 @@ mod tests {
             (now, made) = (now + Duration::from_millis(10), made + 1);
             assert!(made < 1000, "the breaker must open");
         }
-        let LookupAdmission::Skip(result) = gate.admit(now, now + Duration::from_secs(2)) else { panic!("skipped") };
+        let LookupAdmission::Skip(result) = gate.admit(now, now + Duration::from_secs(3600)) else {
+            panic!("skipped at once")
+        };
         assert_eq!(result.as_str(), "lookup-skipped");
         let later = now + Duration::from_secs(3600);
         assert_eq!(gate.admit(later, later), LookupAdmission::Go, "a probe, without an operator");
