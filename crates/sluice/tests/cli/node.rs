@@ -1,7 +1,7 @@
 //! Commands against a node of the real binary, with a simulated CRM behind it. Word for word.
 
 use crate::support::scene::{Scene, scene};
-use crate::support::{Ran, Workplace, squeezed, steady};
+use crate::support::{Ran, UP, Workplace, squeezed, steady};
 use serde_json::Value;
 
 #[track_caller]
@@ -225,4 +225,27 @@ fn without_a_node_the_ledger_answers() {
     // Nor does a configuration with mistakes hide what is in the ledger.
     workplace.write("queues.yml", "queues: 7\n");
     assert_eq!(workplace.json(&["events", "--json"])["items"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn signal_during_the_start_ends_the_node_cleanly() {
+    let workplace = Workplace::alone();
+    let mut command = workplace.command(&UP);
+    let mut child = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let catches_sigterm = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << 14) != 0
+    };
+    while !catches_sigterm() {
+        std::thread::yield_now();
+    }
+    std::process::Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    let mut log = String::new();
+    std::io::Read::read_to_string(child.stderr.as_mut().unwrap(), &mut log).unwrap();
+    assert!(child.wait().unwrap().success(), "{log}");
+    let node = workplace.up(&[]);
+    assert!(!node.log().contains("unclean shutdown"), "{}", node.log());
+    node.stop();
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A node on ports of the system's choosing.
-const UP: [&str; 7] = ["up", "--intake", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--watch", "false"];
+pub const UP: [&str; 7] = ["up", "--intake", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--watch", "false"];
 
 const FLOW: &str = r#"
 name: website-leads
