@@ -267,6 +267,14 @@ fn observe_requests(context: &work::WorkContext, stop: watch::Receiver<bool>) ->
     }
 }
 
+/// An admin listener that other machines reach needs a token of its own.
+fn refuse_open_admin(settings: &NodeSettings) -> Result<(), StartError> {
+    match settings.admin.ip().is_loopback() || settings.admin_settings.token.is_some() {
+        true => Ok(()),
+        false => Err(StartError::AdminOpen(settings.admin)),
+    }
+}
+
 impl Node {
     /// Starts every component. When it returns, the node accepts events.
     pub async fn start(settings: NodeSettings) -> Result<Node, StartError> {
@@ -275,9 +283,7 @@ impl Node {
 
     /// Like [`Node::start`], with a clock other than the system's. For fault injection.
     pub async fn start_with_clock(settings: NodeSettings, clock: Clock) -> Result<Node, StartError> {
-        if !settings.admin.ip().is_loopback() && settings.admin_settings.token.is_none() {
-            return Err(StartError::AdminOpen(settings.admin));
-        }
+        refuse_open_admin(&settings)?;
         let begun = install::finish(&settings.config)?;
         let LoadedConfig { live, files, secrets, warnings } = load(&settings)?;
         warn_of(&warnings);
@@ -292,7 +298,6 @@ impl Node {
         install::clear(&settings.config)?;
         let revisions = Revisions::new(live, secrets, ledger.pseudonym_key());
         let (requeued, paused) = (requeue_with(scheduler.clone()), AppliedPauses::default());
-
         let context = work::WorkContext {
             lookups: Lookups::new(revisions.clone(), clock.clone(), paused.clone()),
             ledger: ledger.clone(),

@@ -373,12 +373,7 @@ impl Batch<'_, '_> {
         self.counters.next_seq += 1;
         self.counters.next_job += i64::from(jobs);
         self.index_event(event, (entry.key, id), seq);
-        let refs = [
-            contact_key.map(EventRef::ContactKey),
-            contact_id.map(|id| EventRef::Contact(id.0)),
-            EventRef::trace(&event.trace),
-        ];
-        self.index_refs(refs, seq);
+        self.index_refs(event, (contact_key, contact_id), seq);
         self.content_undo.extend(self.contents.insert(content_of(event), seq, event.received_at));
         self.count_accepted(event);
         match contact_id {
@@ -399,7 +394,14 @@ impl Batch<'_, '_> {
         }))
     }
 
-    fn index_refs(&mut self, refs: [Option<EventRef>; 3], seq: EventSeq) {
+    fn index_refs(
+        &mut self,
+        event: &KeyedEvent<'_>,
+        (contact_key, contact): (Option<i64>, Option<ContactId>),
+        seq: EventSeq,
+    ) {
+        let contact = contact.map(|id| EventRef::Contact(id.0));
+        let refs = [contact_key.map(EventRef::ContactKey), contact, EventRef::trace(&event.trace)];
         for reference in refs.into_iter().flatten() {
             self.indexes.event_refs.insert(ref_prefix(reference), seq);
         }
