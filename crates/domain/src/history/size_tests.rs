@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::codec::{Points, encode};
 use super::measure::{Kind, MEASURES, MeasureSpec};
 use super::{Gauge, Histogram, Step, Value};
+use crate::alert::kind::ALERTS;
 
 const SOURCES: u64 = 50;
 const DESTINATIONS: u64 = 20;
@@ -29,6 +30,7 @@ fn series(spec: &MeasureSpec) -> u64 {
         "state" => STATES,
         "outcome" => OUTCOMES,
         "class" => 1,
+        "alert" => ALERTS.len() as u64,
         other => panic!("unknown label {other}"),
     };
     spec.labels.iter().map(|label| of(label)).product()

@@ -283,8 +283,9 @@ async fn send(
             }
         }
     }
-    drop(chunks);
+    // The body ends once the number of rows is in the audit trail.
     export.finish().await;
+    drop(chunks);
 }
 
 fn header_line(columns: &[String]) -> String {
