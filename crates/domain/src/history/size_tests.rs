@@ -11,6 +11,9 @@ const SOURCES: u64 = 50;
 const DESTINATIONS: u64 = 20;
 const WORKERS: u64 = 20;
 const QUEUES: u64 = 20;
+/// Those with a response clock.
+const FLOWS: u64 = 10;
+const RESULTS: u64 = 3;
 const CODES: u64 = 3;
 const STATES: u64 = 4;
 const OUTCOMES: u64 = 4;
@@ -30,6 +33,8 @@ fn series(spec: &MeasureSpec) -> u64 {
         "state" => STATES,
         "outcome" => OUTCOMES,
         "class" => 1,
+        "flow" => FLOWS,
+        "result" => RESULTS,
         "alert" => ALERTS.len() as u64,
         other => panic!("unknown label {other}"),
     };

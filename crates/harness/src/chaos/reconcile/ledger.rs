@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use sluice_domain::alert;
+
 use super::{Counted, LedgerCounts};
 use crate::{Api, Error};
 use sluice_server::operate::views::{CounterView, EventView, List, SourceView, Status};
@@ -13,11 +15,12 @@ pub(super) async fn read(api: &Api, acknowledged: &HashSet<String>) -> Result<Le
     let status: Status = api.get("/api/v1/status").await?;
     let sources: Vec<SourceView> = api.get("/api/v1/sources").await?;
     let mut missing: HashSet<&str> = acknowledged.iter().map(String::as_str).collect();
-    let mut after = String::new();
+    let (mut after, mut notices) = (String::new(), 0);
     loop {
         let page: List<EventView> = api.get(&format!("/api/v1/events?limit={PAGE}{after}")).await?;
         for event in &page.items {
             missing.remove(event.id.as_str());
+            notices += u64::from(event.source == alert::SOURCE);
         }
         match page.next {
             Some(next) => after = format!("&after={next}"),
@@ -26,6 +29,7 @@ pub(super) async fn read(api: &Api, acknowledged: &HashSet<String>) -> Result<Le
     }
     Ok(LedgerCounts {
         events: status.events,
+        notices,
         lost: missing.len() as u64,
         duplicates: sources.iter().map(|source| source.duplicates).sum(),
         clashes: sources.iter().map(|source| source.clashes).sum(),

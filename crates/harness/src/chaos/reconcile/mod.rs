@@ -44,6 +44,8 @@ pub struct SendersCounts {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LedgerCounts {
     pub events: u64,
+    /// Notices of alerts among them: the faults last long enough for some to fire.
+    pub notices: u64,
     /// Acknowledged events that are missing.
     pub lost: u64,
     pub duplicates: u64,
@@ -255,7 +257,7 @@ impl ChaosReport {
             ("answers 202 that the file does not count", accepted.saturating_sub(self.file.accepted), 0),
             ("acknowledged events", senders.acknowledged, leads),
             ("acknowledged events that are not in the ledger", ledger.lost, 0),
-            ("events in the ledger", ledger.events, leads),
+            ("events in the ledger without notices of alerts", ledger.events.saturating_sub(ledger.notices), leads),
             ("repeats with another content", ledger.clashes, 0),
             ("accepted events by the counters", ledger.counted.accepted, ledger.events),
             (

@@ -65,7 +65,8 @@ impl ChaosReport {
 
     fn write_ledger(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ledger = &self.ledger;
-        row(f, "events in the ledger", ledger.events, "")?;
+        let notices = if ledger.notices > 0 { format!("{} notices of alerts", ledger.notices) } else { String::new() };
+        row(f, "events in the ledger", ledger.events, &notices)?;
         row(f, "  acknowledged and lost", ledger.lost, "")?;
         row(f, "duplicate requests", ledger.duplicates, "")?;
         row(f, "jobs", ledger.jobs.values().sum(), &counts(&ledger.jobs))?;
