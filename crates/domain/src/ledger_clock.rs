@@ -57,6 +57,15 @@ pub struct ClockRecord {
     pub scheduled_at_boot: Time,
 }
 
+impl ClockRecord {
+    /// The state of a process that ended after it had stored something at `newest`, later than this state. The time between may have
+    /// been a correction, so it is taken from the allowance: the observed part of it refills the allowance at the next observation.
+    pub fn continued_from(self, newest: Time) -> ClockRecord {
+        let allowance = self.allowance.saturating_sub(newest.since(self.time));
+        ClockRecord { time: self.time.max(newest), allowance, ..self }
+    }
+}
+
 /// How the wall clock compares with the ledger's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockState {

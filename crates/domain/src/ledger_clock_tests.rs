@@ -162,6 +162,20 @@ fn restarts_in_a_row_do_not_add_up() {
 }
 
 #[test]
+fn corrections_of_processes_that_were_killed_do_not_add_up() {
+    let mut world = World::new();
+    world.reboot(0);
+    let stored = world.clock.record();
+    world.error_ms += 17 * HOUR;
+    let newest = world.run(SECOND).time;
+    // The process dies before it stores its clock; what it accepted has its time.
+    world.clock = LedgerClock::start(Some(stored.continued_from(newest)), world.observation());
+    world.error_ms += 23 * HOUR;
+    let reading = world.run(SECOND);
+    assert!(reading.time.0 - START < 18 * HOUR && !reading.may_prune(), "{reading:?}");
+}
+
+#[test]
 fn restart_after_the_clock_was_set_forward_makes_no_due_time_early() {
     let mut world = World::new();
     let before = world.clock.record().scheduled;

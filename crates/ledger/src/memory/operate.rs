@@ -281,7 +281,7 @@ impl Store {
     /// The clock as it was stored last, not before the newest event.
     pub fn clock(&self) -> Option<ClockRecord> {
         let newest = self.events.values().next_back().map_or(Time(i64::MIN), |event| event.record.persisted_at);
-        self.clock.map(|record| ClockRecord { time: record.time.max(newest), ..record })
+        self.clock.map(|record| record.continued_from(newest))
     }
 }
 

@@ -52,14 +52,15 @@ impl Reader<'_> {
         let record = |row: &rusqlite::Row<'_>| {
             let millis = |column| row.get::<_, i64>(column).map(|ms| Duration::from_millis(ms.unsigned_abs()));
             Ok(ClockRecord {
-                time: Time(row.get(0)?).max(Time(newest.unwrap_or(i64::MIN))),
+                time: Time(row.get(0)?),
                 steady: Steady { boot: row.get::<_, i64>(1)?.cast_unsigned(), elapsed: millis(2)? },
                 allowance: millis(3)?,
                 uncounted: millis(4)?,
                 ahead: millis(5)?,
                 scheduled: Time(row.get(6)?),
                 scheduled_at_boot: Time(row.get(7)?),
-            })
+            }
+            .continued_from(Time(newest.unwrap_or(i64::MIN))))
         };
         self.query_row(include_str!("sql/clock.sql"), [], record).optional()
     }
