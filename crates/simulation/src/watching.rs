@@ -25,6 +25,8 @@ use super::world::{SimEvent, Simulation};
 
 /// Between two looks of the node.
 const LOOK_MS: i64 = 15_000;
+/// Looks end this long after the last fault: a clock that stands still would keep them on.
+const LOOKS_MS_MAX: i64 = 2 * 3_600_000;
 /// Clocks that are looked at at once.
 const DUE_MAX: u32 = 64;
 
@@ -65,7 +67,7 @@ impl Simulation {
     /// The node looks at itself.
     pub(super) fn watch(&mut self) {
         self.checker.told.is_planned = false;
-        if !self.has_settled() || self.is_watch_needed() {
+        if !self.has_settled() || self.is_watch_needed() && self.healed_for() < LOOKS_MS_MAX {
             self.plan_watch();
         }
         let Some(node) = &self.node else { return };

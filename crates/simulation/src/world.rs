@@ -284,6 +284,11 @@ impl Simulation {
         self.healing_since.is_some_and(|since| self.now > since + 600_000)
     }
 
+    /// Time since the end of all faults.
+    pub fn healed_for(&self) -> i64 {
+        self.healing_since.map_or(0, |since| self.now - since)
+    }
+
     pub fn is_healing(&self) -> bool {
         self.healing_since.is_some()
     }
