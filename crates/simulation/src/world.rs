@@ -30,8 +30,8 @@ use super::{Options, Report, Violation};
 const START: i64 = 1_772_323_200_000;
 /// Every job must have ended this long after the last fault.
 const CONVERGENCE_MS_MAX: i64 = 4 * 86_400_000;
-/// Bound on the steps of one seed, so that a livelock is a violation.
-const STEPS_PER_EVENT_MAX: u64 = 20_000;
+/// Bound on the entries of the agenda, so that a livelock is a violation.
+const STEPS_PER_EVENT_MAX: u64 = 5_000;
 
 /// An entry of the agenda. Entries with the epoch of an ended process are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -357,7 +357,7 @@ impl Simulation {
     }
 
     fn until_nothing_is_left(&mut self) {
-        let steps_max = self.trace.steps() + 1_000_000 + u64::from(self.options.events) * STEPS_PER_EVENT_MAX;
+        let steps_max = self.planned + 1_000_000 + u64::from(self.options.events) * STEPS_PER_EVENT_MAX;
         while let Some(Reverse((at, _, what))) = self.agenda.pop() {
             self.now = at;
             self.observe_clocks();
@@ -366,8 +366,12 @@ impl Simulation {
                 return;
             }
             let late = self.healing_since.is_some_and(|since| self.now > since + CONVERGENCE_MS_MAX);
-            if late || self.trace.steps() > steps_max {
+            if late {
                 break;
+            }
+            if self.planned > steps_max {
+                let detail = || "the agenda does not end".to_owned();
+                return self.checker.fail(self.now, Invariant::NothingStuck, About::Nothing, detail);
             }
         }
         let alive = self.store.live_count();
