@@ -72,7 +72,8 @@ fn changed(change: ContactChange) -> Result<(), OperateError> {
         ContactChange::Busy { jobs } => OperateError::Refused(
             "contact-busy",
             format!(
-                "{jobs} jobs of these contacts have not ended; their order would be lost. Try again once they have"
+                "{jobs} jobs of these contacts have not ended, or a late call of them may still be applied; \
+                 their order would be lost. Try again once they have ended and their records were compared"
             ),
         ),
     })
