@@ -55,11 +55,16 @@ pub(crate) fn mask_readback(mut readback: Readback, call: &Call<'_>) -> Readback
 fn data_parameters(action: Action) -> &'static [&'static str] {
     match action {
         Action::HttpRequest => &["json", "form", "text", "query"],
+        Action::HttpUpsert => &["identity", "create", "update"],
         Action::SalesforceUpsert => &["external_id", "fields"],
         Action::HubspotUpsert => &["id", "properties"],
         Action::PostgresUpsert => &["values"],
         Action::EmailSend => &["to", "cc", "bcc", "reply_to", "subject", "text", "html"],
         Action::SendTemplate => &["to", "cc", "bcc", "reply_to", "subject", "text", "html", "vars"],
+        Action::SesSend => &["to", "cc", "bcc", "reply_to", "subject", "text", "html"],
+        Action::S3Put => &["json", "text"],
+        Action::WebPushSend => &["subscription", "json", "text"],
+        Action::FileAppend => &["record"],
         Action::SlackPost => &["text", "blocks"],
         _ => &[],
     }
@@ -166,6 +171,7 @@ mod tests {
             with,
             effect_key: "eff",
             message_key: None,
+            record: None,
             attempt: 1,
             traceparent: None,
             timeout: std::time::Duration::from_secs(1),

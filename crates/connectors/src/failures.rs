@@ -2,8 +2,34 @@
 
 use std::time::Duration;
 
-use sluice_domain::failure_rules::{FailureAction, FailureRule};
+use sluice_domain::destination::DestinationKind;
+use sluice_domain::failure_rules::{FailureAction, FailureRule, FailureTable};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
+
+/// The table that a connector ships.
+pub(crate) fn shipped(json: &str) -> FailureTable {
+    FailureTable::parse(json).expect("the table is valid: a test reads it")
+}
+
+/// What error responses of the actions of this connector mean, before a destination adds rules of its own.
+pub(crate) fn shipped_rules(kind: &DestinationKind) -> FailureTable {
+    match kind {
+        DestinationKind::Http(_) => crate::http::response::SHIPPED_RULES.clone(),
+        DestinationKind::Salesforce(_) => crate::salesforce::response::SHIPPED_RULES.clone(),
+        DestinationKind::Hubspot(_) => crate::hubspot::response::SHIPPED_RULES.clone(),
+        DestinationKind::Postgres(_) => crate::postgres::response::SHIPPED_RULES.clone(),
+        DestinationKind::Smtp(_) => crate::email::response::SHIPPED_RULES.clone(),
+        DestinationKind::Script(_) => crate::script::response::SHIPPED_RULES.clone(),
+        DestinationKind::Slack(_) => crate::slack::response::SHIPPED_RULES.clone(),
+        DestinationKind::S3(_) => crate::s3::response::SHIPPED_RULES.clone(),
+        DestinationKind::Ses(_) => crate::ses::response::SHIPPED_RULES.clone(),
+        DestinationKind::WebPush(_) => crate::web_push::response::SHIPPED_RULES.clone(),
+        // A file has no error responses: its errors are those of the machine.
+        DestinationKind::File(_) => FailureTable::of_connector(&[]),
+        DestinationKind::Declared(declared) => FailureTable::of_connector(&declared.connector.definition.failures)
+            .before_http(&crate::http::response::SHIPPED_RULES),
+    }
+}
 
 /// An error response and the rule that it matches.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +65,8 @@ impl MatchedFailure<'_> {
                 Outcome::Reject { failure: failure(FailureClass::Permanent) }
             }
             FailureAction::Refresh | FailureAction::Pause => Outcome::Reject { failure: failure(FailureClass::Auth) },
+            FailureAction::Unsure => Outcome::Unsure { failure: failure(FailureClass::Retryable) },
+            FailureAction::Noop => Outcome::Noop { reason: failure(FailureClass::Permanent).message },
         }
     }
 
@@ -46,12 +74,80 @@ impl MatchedFailure<'_> {
     pub(crate) fn readback(&self, failure: impl Fn(FailureClass) -> Failure) -> Readback {
         Readback::Unreadable(match self.rule.action {
             FailureAction::Absent if self.status < 500 => return Readback::Absent,
-            FailureAction::Absent | FailureAction::Wait(_) | FailureAction::Retry(_) => {
-                failure(FailureClass::Retryable)
-            }
+            FailureAction::Absent
+            | FailureAction::Wait(_)
+            | FailureAction::Retry(_)
+            | FailureAction::Unsure
+            | FailureAction::Noop => failure(FailureClass::Retryable),
             FailureAction::Conflict | FailureAction::Convert => failure(FailureClass::Conflict),
             FailureAction::Reject(class) => failure(class),
             FailureAction::Refresh | FailureAction::Pause => failure(FailureClass::Auth),
         })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use hyper::header::{HeaderMap, HeaderName};
+    use serde::Deserialize;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::outbound::HttpResponse;
+
+    /// A failure as a destination reports it: an HTTP response, an SMTP reply, an SQLSTATE or an exit.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub(crate) struct RecordedFailure {
+        #[serde(default)]
+        pub(crate) status: u16,
+        #[serde(default)]
+        pub(crate) code: String,
+        #[serde(default)]
+        pub(crate) message: String,
+        #[serde(default)]
+        headers: std::collections::BTreeMap<String, String>,
+        #[serde(default)]
+        body: Value,
+        /// Outcome, class and code.
+        expect: String,
+    }
+
+    impl RecordedFailure {
+        pub(crate) fn response(&self) -> HttpResponse {
+            let header = |(name, value): (&String, &String)| {
+                (HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap())
+            };
+            let headers: HeaderMap = self.headers.iter().map(header).collect();
+            let body = match &self.body {
+                Value::Null => String::new(),
+                Value::String(text) => text.clone(),
+                body => body.to_string(),
+            };
+            HttpResponse { status: self.status, headers, body: body.into(), truncated: false }
+        }
+    }
+
+    /// Every recorded failure has the outcome that it expects, and every rule of the table decides one.
+    pub(crate) fn check_recorded<'t>(
+        lines: &str,
+        table: &'t FailureTable,
+        find: impl Fn(&RecordedFailure) -> Option<&'t FailureRule>,
+        outcome: impl Fn(&RecordedFailure) -> Outcome,
+    ) {
+        let mut covered = Vec::new();
+        for line in lines.lines().filter(|line| !line.trim().is_empty()) {
+            let recorded: RecordedFailure =
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            let found = outcome(&recorded);
+            let brief = match found.failure() {
+                None => found.as_str().to_owned(),
+                Some(failure) => format!("{} {} {}", found.as_str(), failure.class.as_str(), failure.code),
+            };
+            assert_eq!(brief, recorded.expect, "{line}");
+            covered.extend(find(&recorded).cloned());
+        }
+        let missing: Vec<_> = table.rules().filter(|(rule, _)| !covered.contains(rule)).collect();
+        assert!(missing.is_empty(), "no recorded failure for {missing:#?}");
     }
 }

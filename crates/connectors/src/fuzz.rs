@@ -48,15 +48,17 @@ pub fn outcomes(raw: RawResponse<'_>, now: Time) -> Vec<Outcome> {
     outcomes.extend(salesforce::response::grant(&response, host, now).err());
     outcomes.extend(of_hubspot(&response, now));
     for channel in [slack::settings::Channel::Required, slack::settings::Channel::Fixed] {
-        let context = slack::response::ResponseContext { host, channel, now };
+        let rules = &slack::response::SHIPPED_RULES;
+        let context = slack::response::ResponseContext { host, channel, rules, now };
         outcomes.push(slack::response::outcome(&response, context));
         slack::response::page(&response, "eff_1", "C1", context);
     }
     for class in [EffectClass::Natural, EffectClass::Keyed, EffectClass::Verifiable, EffectClass::Blind] {
-        let context = http::response::ResponseContext { host, class, accept_status: &[404], now };
+        let rules = &http::response::SHIPPED_RULES;
+        let context = http::response::ResponseContext { host, class, accept_status: &[404], rules, now };
         outcomes.push(http::response::outcome(&response, context));
     }
-    http::response::readback(&response, host);
+    http::response::readback(&response, host, None);
     outcomes
 }
 
@@ -87,5 +89,13 @@ pub fn retry_after(text: &str, now: Time) -> Option<Duration> {
 /// Parses one SMTP reply; returns its code and the outcome of a rejected recipient with it.
 pub async fn smtp_reply(bytes: &[u8]) -> Option<(u16, Outcome)> {
     let reply = email::session::first_reply(bytes).await?;
-    Some((reply.code, email::response::rejected("host", email::response::SmtpPhase::Recipient, &reply)))
+    Some((
+        reply.code,
+        email::response::rejected(
+            "host",
+            email::response::SmtpPhase::Recipient,
+            &reply,
+            &email::response::SHIPPED_RULES,
+        ),
+    ))
 }

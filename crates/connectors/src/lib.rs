@@ -9,23 +9,33 @@ mod declared;
 mod echo;
 mod email;
 mod failures;
+mod file;
 #[doc(hidden)]
 pub mod fuzz;
 mod http;
 mod hubspot;
 pub mod node_client;
+mod openid;
 mod otlp;
 mod outbound;
 mod parameter;
 mod postgres;
+mod provider_failure;
 mod quota;
+mod s3;
 mod salesforce;
 mod script;
+mod ses;
+mod sigv4;
 mod slack;
+#[cfg(test)]
+mod tests_support;
 mod text;
 mod tls;
 mod token;
+mod upsert;
 mod url_path;
+mod web_push;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -35,6 +45,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 use sluice_domain::action::Action;
+use sluice_domain::call_budget::{BUDGET_EXHAUSTED, CallMeter};
 use sluice_domain::connector::Declared;
 use sluice_domain::destination::{Destination, DestinationKind};
 use sluice_domain::failure_rules::FailureTable;
@@ -43,6 +54,7 @@ use sluice_domain::time::Time;
 use tokio::time::Instant;
 
 pub use declared::RecordedAnswer;
+pub use openid::{CodeGrant, OpenIdClient, OpenIdError};
 pub use otlp::{OtlpError, OtlpExporter};
 pub use outbound::OutboundSettings;
 use outbound::{Outbound, Request};
@@ -62,6 +74,8 @@ pub struct Call<'a> {
     pub effect_key: &'a str,
     /// Key of the event item that the step processes, as the sender knows it. `None`: the effect key is used.
     pub message_key: Option<&'a str>,
+    /// Id of the record that an earlier effect of the same identity wrote.
+    pub record: Option<&'a Value>,
     /// Starts at 1. Does not change the request.
     pub attempt: u32,
     /// W3C trace context to propagate.
@@ -112,11 +126,10 @@ pub enum BuildProblem {
 
 /// Every configured destination. Cheap to clone; clones share connections and tokens.
 #[derive(Clone, Debug)]
-pub struct Connectors(Arc<Inner>);
+pub struct Connectors(Arc<Inner>, Outbound);
 
 #[derive(Debug)]
 struct Inner {
-    outbound: Outbound,
     destinations: HashMap<String, PreparedDestination>,
     unconfigured_http: PreparedDestination,
 }
@@ -125,6 +138,8 @@ struct Inner {
 struct PreparedDestination {
     connector: Connector,
     timeout: Duration,
+    /// What error responses mean, in order of precedence.
+    rules: FailureTable,
 }
 
 #[derive(Debug)]
@@ -136,13 +151,20 @@ enum Connector {
     Email(Box<email::Target>),
     Script(Box<script::Target>),
     Slack(Box<slack::Target>),
+    S3(Box<s3::Target>),
+    Ses(Box<ses::Target>),
+    WebPush(Box<web_push::Target>),
+    File(Box<file::Target>),
     Declared(Box<declared::Target>),
 }
 
 impl PreparedDestination {
-    fn new(destination: &Destination) -> Result<PreparedDestination, String> {
+    fn new(destination: &Destination, outbound: &OutboundSettings) -> Result<PreparedDestination, String> {
+        let own = &destination.failure_rules;
         let connector = match &destination.kind {
-            DestinationKind::Http(settings) => Connector::Http(Box::new(http::Target::new(settings)?)),
+            DestinationKind::Http(settings) => {
+                Connector::Http(Box::new(http::Target::connected(settings, outbound)?.with_rules(own)))
+            }
             DestinationKind::Salesforce(settings) => {
                 Connector::Salesforce(Box::new(salesforce::Target::new(settings, &destination.failure_rules)?))
             }
@@ -150,26 +172,45 @@ impl PreparedDestination {
                 Connector::Hubspot(Box::new(hubspot::Target::new(settings, &destination.failure_rules)?))
             }
             DestinationKind::Postgres(settings) => {
-                Connector::Postgres(Box::new(postgres::Target::new(settings, destination.gate.concurrency_max)?))
+                let target = postgres::Target::new(settings, destination.gate.concurrency_max)?;
+                Connector::Postgres(Box::new(target.with_rules(own)))
             }
-            DestinationKind::Smtp(settings) => Connector::Email(Box::new(email::Target::new(settings)?)),
-            DestinationKind::Script(settings) => Connector::Script(Box::new(script::Target::new(settings))),
-            DestinationKind::Slack(settings) => Connector::Slack(Box::new(slack::Target::new(settings)?)),
-            DestinationKind::Declared(settings) => Connector::Declared(Box::new(declared::Target::new(settings)?)),
+            DestinationKind::Smtp(settings) => {
+                Connector::Email(Box::new(email::Target::new(settings)?.with_rules(own)))
+            }
+            DestinationKind::Script(settings) => {
+                Connector::Script(Box::new(script::Target::new(settings).with_rules(own)))
+            }
+            DestinationKind::Slack(settings) => {
+                Connector::Slack(Box::new(slack::Target::new(settings)?.with_rules(own)))
+            }
+            DestinationKind::Declared(settings) => {
+                Connector::Declared(Box::new(declared::Target::new(settings)?.with_rules(own)))
+            }
+            DestinationKind::S3(settings) => Connector::S3(Box::new(s3::Target::new(settings, own)?)),
+            DestinationKind::Ses(settings) => Connector::Ses(Box::new(ses::Target::new(settings, own)?)),
+            DestinationKind::WebPush(settings) => Connector::WebPush(Box::new(web_push::Target::new(settings, own)?)),
+            DestinationKind::File(settings) => Connector::File(Box::new(file::Target::new(settings)?)),
         };
-        Ok(PreparedDestination { connector, timeout: destination.timeout })
+        let rules = failures::shipped_rules(&destination.kind).behind(own);
+        Ok(PreparedDestination { connector, timeout: destination.timeout, rules })
     }
 }
 
 /// Destination whose type matches the action, and its time limit.
 enum Route<'a> {
     Http(&'a http::Target, Duration),
+    HttpUpsert(&'a http::Target, Duration),
     Salesforce(&'a salesforce::Target, Duration),
     Hubspot(&'a hubspot::Target, Duration),
     Postgres(&'a postgres::Target, Duration),
     Email(&'a email::Target, Duration),
     Script(&'a script::Target, Duration),
     Slack(&'a slack::Target, Duration),
+    S3(&'a s3::Target, Duration),
+    Ses(&'a ses::Target, Duration),
+    WebPush(&'a web_push::Target, Duration),
+    File(&'a file::Target, Duration),
     Declared(&'a declared::Target, Duration, Declared),
 }
 
@@ -181,36 +222,58 @@ impl Connectors {
     ) -> Result<Connectors, BuildProblem> {
         let destinations = destinations
             .into_iter()
-            .map(|destination| match PreparedDestination::new(destination) {
+            .map(|destination| match PreparedDestination::new(destination, settings) {
                 Ok(prepared) => Ok((destination.name.clone(), prepared)),
                 Err(problem) => Err(BuildProblem::Destination { destination: destination.name.clone(), problem }),
             })
             .collect::<Result<_, _>>()?;
-        let unconfigured_http =
-            PreparedDestination { connector: Connector::Http(Box::default()), timeout: Duration::MAX };
-        Ok(Connectors(Arc::new(Inner {
-            outbound: Outbound::new(settings).map_err(BuildProblem::Client)?,
-            destinations,
-            unconfigured_http,
-        })))
+        let unconfigured_http = PreparedDestination {
+            connector: Connector::Http(Box::default()),
+            timeout: Duration::MAX,
+            rules: http::response::SHIPPED_RULES.clone(),
+        };
+        let outbound = Outbound::new(settings).map_err(BuildProblem::Client)?;
+        Ok(Connectors(Arc::new(Inner { destinations, unconfigured_http }), outbound))
+    }
+
+    /// The same destinations, with every call counted: effects, read-backs and token requests.
+    pub fn metered(&self, meter: CallMeter) -> Connectors {
+        Connectors(self.0.clone(), self.1.metered(meter))
     }
 
     /// Sends the effect once. Dropping the future abandons the attempt; its outcome is then unknown.
     /// Values of the request that the destination quotes in its error are masked.
     pub async fn call(&self, call: Call<'_>) -> Outcome {
-        echo::mask_outcome(self.send(call).await, &call)
+        unless_over_budget(echo::mask_outcome(self.send(call).await, &call))
     }
 
     async fn send(&self, call: Call<'_>) -> Outcome {
-        let outbound = &self.0.outbound;
+        let outbound = &self.1;
         match self.route(&call) {
             Ok(Route::Http(target, timeout_max)) => http::call(outbound, target, timeout_max, call).await,
+            Ok(Route::HttpUpsert(target, timeout_max)) => http::upsert::call(outbound, target, timeout_max, call).await,
             Ok(Route::Salesforce(target, timeout_max)) => salesforce::call(outbound, target, timeout_max, call).await,
             Ok(Route::Hubspot(target, timeout_max)) => hubspot::call(outbound, target, timeout_max, call).await,
-            Ok(Route::Postgres(target, timeout_max)) => postgres::call(target, timeout_max, call).await,
-            Ok(Route::Email(target, timeout_max)) => email::call(target, timeout_max, call).await,
-            Ok(Route::Script(target, timeout_max)) => script::call(target, timeout_max, call).await,
+            Ok(Route::Postgres(target, timeout_max)) => match outbound.count() {
+                Ok(()) => postgres::call(target, timeout_max, call).await,
+                Err(failure) => Outcome::Wait { failure, after: None },
+            },
+            Ok(Route::Email(target, timeout_max)) => match outbound.count() {
+                Ok(()) => email::call(target, timeout_max, call).await,
+                Err(failure) => Outcome::Wait { failure, after: None },
+            },
+            Ok(Route::Script(target, timeout_max)) => match outbound.count() {
+                Ok(()) => script::call(target, timeout_max, call).await,
+                Err(failure) => Outcome::Wait { failure, after: None },
+            },
             Ok(Route::Slack(target, timeout_max)) => slack::call(outbound, target, timeout_max, call).await,
+            Ok(Route::S3(target, timeout_max)) => s3::call(outbound, target, timeout_max, call).await,
+            Ok(Route::Ses(target, timeout_max)) => ses::call(outbound, target, timeout_max, call).await,
+            Ok(Route::WebPush(target, timeout_max)) => web_push::call(outbound, target, timeout_max, call).await,
+            Ok(Route::File(target, timeout_max)) => match outbound.count() {
+                Ok(()) => file::call(target, timeout_max, call).await,
+                Err(failure) => Outcome::Wait { failure, after: None },
+            },
             Ok(Route::Declared(target, timeout_max, action)) => {
                 declared::call(outbound, target, timeout_max, action, call).await
             }
@@ -222,15 +285,27 @@ impl Connectors {
     /// order. The calls have one destination and one action, and what their batch form wants to be the same is the same.
     pub async fn call_batch(&self, calls: &[Call<'_>]) -> Vec<Outcome> {
         if let [first, _, ..] = calls {
-            let outbound = &self.0.outbound;
-            match self.route(first) {
+            let outbound = &self.1;
+            let outcomes = match self.route(first) {
                 Ok(Route::Salesforce(target, timeout_max)) => {
-                    return salesforce::call_batch(outbound, target, timeout_max, calls).await;
+                    Some(salesforce::call_batch(outbound, target, timeout_max, calls).await)
                 }
                 Ok(Route::Hubspot(target, timeout_max)) if first.action == Action::HubspotUpsert => {
-                    return hubspot::call_batch(outbound, target, timeout_max, calls).await;
+                    Some(hubspot::call_batch(outbound, target, timeout_max, calls).await)
                 }
-                _ => {}
+                Ok(Route::File(target, timeout_max)) => Some(match outbound.count() {
+                    Ok(()) => file::call_batch(target, timeout_max, calls).await,
+                    Err(failure) => vec![Outcome::Wait { failure, after: None }; calls.len()],
+                }),
+                Ok(Route::Declared(target, timeout_max, action))
+                    if action.definition().batch.is_some() && matches!(first.action, Action::Declared(_)) =>
+                {
+                    Some(declared::call_batch(outbound, target, timeout_max, action, calls).await)
+                }
+                _ => None,
+            };
+            if let Some(outcomes) = outcomes {
+                return outcomes.into_iter().map(unless_over_budget).collect();
             }
         }
         let mut outcomes = Vec::with_capacity(calls.len());
@@ -240,25 +315,39 @@ impl Connectors {
         outcomes
     }
 
-    /// Checks whether the destination holds the effect: by `verify:` for `http.request`, by the external id
+    /// Checks whether the destination holds the effect: by `verify:` for `http.request`, by `find:` for `http.upsert`, by the external id
     /// for `salesforce.upsert`, by the id property for `hubspot.upsert`, by its effect row for `postgres.upsert`, by message metadata
-    /// for `slack.post`, by `read_back:` of a declared connector. Mail and scripts cannot be read back.
+    /// for `slack.post`, by its line for `file.append`, by `read_back:` of a declared connector. Others cannot be read back.
     pub async fn read_back(&self, call: Call<'_>) -> Readback {
         echo::mask_readback(self.look(call).await, &call)
     }
 
     async fn look(&self, call: Call<'_>) -> Readback {
-        let outbound = &self.0.outbound;
+        let outbound = &self.1;
         match self.route(&call) {
             Ok(Route::Http(target, timeout_max)) => http::read_back(outbound, target, timeout_max, call).await,
+            Ok(Route::HttpUpsert(target, timeout_max)) => {
+                http::upsert::read_back(outbound, target, timeout_max, call).await
+            }
             Ok(Route::Salesforce(target, timeout_max)) => {
                 salesforce::read_back(outbound, target, timeout_max, call).await
             }
             Ok(Route::Hubspot(target, timeout_max)) => hubspot::read_back(outbound, target, timeout_max, call).await,
-            Ok(Route::Postgres(target, timeout_max)) => postgres::read_back(target, timeout_max, call).await,
+            Ok(Route::Postgres(target, timeout_max)) => match outbound.count() {
+                Ok(()) => postgres::read_back(target, timeout_max, call).await,
+                Err(failure) => Readback::Unreadable(failure),
+            },
             Ok(Route::Email(..)) => email::read_back(),
             Ok(Route::Script(..)) => script::read_back(),
             Ok(Route::Slack(target, timeout_max)) => slack::read_back(outbound, target, timeout_max, call).await,
+            Ok(Route::S3(..)) => Readback::Unreadable(Failure::new(
+                FailureClass::Mapping,
+                "no-read-back",
+                "An object is stored again instead of being looked up.",
+            )),
+            Ok(Route::Ses(..)) => ses::read_back(),
+            Ok(Route::WebPush(..)) => web_push::read_back(),
+            Ok(Route::File(target, timeout_max)) => file::read_back(target, timeout_max, call).await,
             Ok(Route::Declared(target, timeout_max, action)) => {
                 declared::read_back(outbound, target, timeout_max, action, call).await
             }
@@ -272,6 +361,9 @@ impl Connectors {
     pub fn preview(&self, call: &Call<'_>) -> Result<Preview, Failure> {
         match self.route(call)? {
             Route::Http(target, _) => Ok(Preview::of(&http::prepare(target, call)?, text::exposed(&target.secrets))),
+            Route::HttpUpsert(target, _) => {
+                Ok(Preview::of(&http::upsert::prepare(target, call)?, text::exposed(&target.secrets)))
+            }
             Route::Salesforce(target, _) => {
                 Ok(Preview::of(&salesforce::prepare(target, call)?, text::exposed(&target.secrets)))
             }
@@ -282,6 +374,12 @@ impl Connectors {
             Route::Email(target, _) => email::preview(target, call),
             Route::Script(target, _) => script::preview(target, call),
             Route::Slack(target, _) => Ok(Preview::of(&slack::prepare(target, call)?, text::exposed(&target.secrets))),
+            Route::S3(target, _) => Ok(Preview::of(&s3::prepare(target, call)?, text::exposed(&target.secrets))),
+            Route::Ses(target, _) => Ok(Preview::of(&ses::prepare(target, call)?, text::exposed(&target.secrets))),
+            Route::WebPush(target, _) => {
+                Ok(Preview::of(&web_push::prepare(target, call)?, text::exposed(&target.secrets)))
+            }
+            Route::File(target, _) => file::preview(target, call),
             Route::Declared(target, _, action) => {
                 Ok(Preview::of(&declared::prepare(target, action, call)?, target.secrets()))
             }
@@ -306,6 +404,25 @@ impl Connectors {
         Ok(declared::judge_read_back(action, call, answer))
     }
 
+    /// Request that these calls of a declared connector would share.
+    pub fn preview_batch(&self, calls: &[Call<'_>]) -> Result<Preview, Failure> {
+        let Some(first) = calls.first() else { return Err(no_calls()) };
+        let (target, action) = self.declared(first)?;
+        Ok(Preview::of(&declared::prepare_batch(target, action, calls)?, target.secrets()))
+    }
+
+    /// Outcomes of calls that share a request which is answered like this, and the indexes of the failure rules that decided.
+    /// Nothing is sent.
+    pub fn judge_batch(
+        &self,
+        calls: &[Call<'_>],
+        answer: &RecordedAnswer,
+    ) -> Result<(Vec<usize>, Vec<Outcome>), Failure> {
+        let Some(first) = calls.first() else { return Err(no_calls()) };
+        let (_, action) = self.declared(first)?;
+        declared::judge_batch(action, calls, answer)
+    }
+
     fn declared(&self, call: &Call<'_>) -> Result<(&declared::Target, Declared), Failure> {
         match self.route(call)? {
             Route::Declared(target, _, action) => Ok((target, action)),
@@ -317,13 +434,9 @@ impl Connectors {
         }
     }
 
-    /// Failure rules of a destination in order of precedence; `None` if its connector has no table.
+    /// Failure rules of a destination in order of precedence; `None` if there is no such destination.
     pub fn failure_rules(&self, destination: &str) -> Option<&FailureTable> {
-        match &self.0.destinations.get(destination)?.connector {
-            Connector::Salesforce(target) => Some(&target.rules),
-            Connector::Hubspot(target) => Some(&target.rules),
-            _ => None,
-        }
+        self.0.destinations.get(destination).map(|prepared| &prepared.rules)
     }
 
     /// The latest report of a destination about its daily limit of calls.
@@ -355,6 +468,7 @@ impl Connectors {
         }
         match (call.action, &prepared.connector) {
             (Action::HttpRequest, Connector::Http(target)) => Ok(Route::Http(target, prepared.timeout)),
+            (Action::HttpUpsert, Connector::Http(target)) => Ok(Route::HttpUpsert(target, prepared.timeout)),
             (Action::SalesforceUpsert, Connector::Salesforce(target)) => {
                 Ok(Route::Salesforce(target, prepared.timeout))
             }
@@ -367,6 +481,12 @@ impl Connectors {
             }
             (Action::Script, Connector::Script(target)) => Ok(Route::Script(target, prepared.timeout)),
             (Action::SlackPost, Connector::Slack(target)) => Ok(Route::Slack(target, prepared.timeout)),
+            (Action::S3Put, Connector::S3(target)) => Ok(Route::S3(target, prepared.timeout)),
+            (Action::SesSend | Action::SendTemplate, Connector::Ses(target)) => {
+                Ok(Route::Ses(target, prepared.timeout))
+            }
+            (Action::WebPushSend, Connector::WebPush(target)) => Ok(Route::WebPush(target, prepared.timeout)),
+            (Action::FileAppend, Connector::File(target)) => Ok(Route::File(target, prepared.timeout)),
             (action, _) => Err(Failure::new(
                 FailureClass::Mapping,
                 "wrong-destination",
@@ -407,12 +527,24 @@ impl Preview {
     }
 }
 
+/// A request that the budget did not allow was not sent: its job waits, and that costs no attempt.
+fn unless_over_budget(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Retry { failure, .. } if failure.code == BUDGET_EXHAUSTED => Outcome::Wait { failure, after: None },
+        outcome => outcome,
+    }
+}
+
 /// Keeps only the scheme of a credential: `Bearer ***`.
 fn masked(text: &str) -> String {
     match text.split_once(' ') {
         Some((scheme @ ("Bearer" | "Basic"), _)) => format!("{scheme} {}", text::MASK),
         _ => text::MASK.to_owned(),
     }
+}
+
+fn no_calls() -> Failure {
+    Failure::new(FailureClass::Mapping, "no-batch", "A batch needs at least one call.")
 }
 
 /// Now plus the shortest of the limits.

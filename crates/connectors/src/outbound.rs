@@ -10,17 +10,21 @@ mod counting_stream;
 mod dialer;
 mod h2;
 mod pool;
+mod proxy;
 pub(crate) mod retry_after;
 
 use std::error::Error;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Method;
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::header::{ACCEPT, HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION, RETRY_AFTER, USER_AGENT};
+use sluice_domain::call_budget::{BUDGET_EXHAUSTED, CallMeter};
+use sluice_domain::destination::HttpChannel;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome};
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
@@ -34,6 +38,7 @@ use connection::Connection;
 use dialer::{ConnectError, Dialer};
 pub(crate) use h2::H2Connector;
 use pool::{Origin, Pool};
+use proxy::Proxy;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("sluice/", env!("CARGO_PKG_VERSION")));
 
@@ -136,23 +141,59 @@ impl SendError {
 #[derive(Clone, Debug)]
 pub(crate) struct Outbound {
     dialer: Dialer,
+    proxy: Option<Arc<Proxy>>,
     pool: Pool,
     response_bytes_max: usize,
+    meter: Option<CallMeter>,
 }
 
 impl Outbound {
     /// Fails if TLS cannot be configured on this machine.
     pub(crate) fn new(settings: &OutboundSettings) -> Result<Outbound, String> {
-        let tls = Tls::new(None)?.with_alpn(b"http/1.1");
-        Ok(Outbound {
-            dialer: Dialer::new(tls, settings.connect_timeout, settings.response_headers_max),
+        Ok(Outbound::over(Tls::new(None)?, None, settings))
+    }
+
+    /// A client of its own for a destination whose connections differ. The error names the invalid key.
+    pub(crate) fn through(channel: &HttpChannel, settings: &OutboundSettings) -> Result<Outbound, String> {
+        let ca_certificate = channel.ca_certificate.as_ref().map(|pem| pem.expose());
+        let client = channel.client_certificate.as_ref().map(|(chain, key)| (chain.expose(), key.expose()));
+        let tls = Tls::with_client(ca_certificate, client).map_err(|problem| match problem.starts_with("client_") {
+            true => problem,
+            false => format!("ca_certificate: {problem}"),
+        })?;
+        let proxy = channel.proxy.as_ref().map(Proxy::new).transpose()?;
+        Ok(Outbound::over(tls, proxy.map(Arc::new), settings))
+    }
+
+    fn over(tls: Tls, proxy: Option<Arc<Proxy>>, settings: &OutboundSettings) -> Outbound {
+        let tls = tls.with_alpn(b"http/1.1");
+        Outbound {
+            dialer: Dialer::new(tls, proxy.clone(), settings.connect_timeout, settings.response_headers_max),
+            proxy,
             pool: Pool::new(settings.idle_timeout, settings.idle_per_host_max),
             response_bytes_max: settings.response_bytes_max,
-        })
+            meter: None,
+        }
+    }
+
+    /// The same, with every request counted.
+    pub(crate) fn metered(&self, meter: CallMeter) -> Outbound {
+        Outbound { meter: Some(meter), ..self.clone() }
+    }
+
+    /// The same, with every request counted as those of `other` are.
+    pub(crate) fn metered_as(&self, other: &Outbound) -> Outbound {
+        Outbound { meter: other.meter.clone(), ..self.clone() }
+    }
+
+    /// Counts a call before it is made.
+    pub(crate) fn count(&self) -> Result<(), Failure> {
+        self.meter.as_ref().map_or(Ok(()), CallMeter::count)
     }
 
     /// Sends the request once and reads the response before the deadline.
     pub(crate) async fn send(&self, request: Request, deadline: Instant) -> Result<HttpResponse, SendError> {
+        self.count().map_err(|failure| SendError::new(SendProgress::NotSent, BUDGET_EXHAUSTED, failure.message))?;
         let started = Instant::now();
         let origin = origin(&request);
         let host = &*origin.host;
@@ -233,7 +274,8 @@ impl Outbound {
             return Err(address_refused(host, &refused));
         }
         let uri = authority(&request.url);
-        let outgoing = outgoing(request).map_err(|error| invalid(host, &error))?;
+        let proxy = self.proxy.as_deref().filter(|_| !origin.https);
+        let outgoing = outgoing(request, proxy).map_err(|error| invalid(host, &error))?;
         let mut connection = match self.pool.take(origin) {
             Some(connection) => connection,
             None => match timeout_at(deadline, self.dialer.open(origin, &uri)).await {
@@ -266,15 +308,19 @@ fn authority(url: &Url) -> String {
     url[..Position::BeforePath].to_owned()
 }
 
-/// The request in origin form, with the default headers.
-fn outgoing(request: Request) -> Result<hyper::Request<Full<Bytes>>, hyper::http::Error> {
+/// The request with the default headers: in origin form, or with the whole URL for a proxy that forwards it.
+fn outgoing(request: Request, proxy: Option<&Proxy>) -> Result<hyper::Request<Full<Bytes>>, hyper::http::Error> {
     let Request { method, url, mut headers, body, .. } = request;
     headers.insert(HOST, HeaderValue::from_str(&url[Position::BeforeHost..Position::AfterPort])?);
     headers.entry(USER_AGENT).or_insert(AGENT);
     headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
     let mut outgoing = hyper::Request::new(Full::new(body));
     *outgoing.method_mut() = method;
-    *outgoing.uri_mut() = hyper::Uri::try_from(&url[Position::BeforePath..Position::AfterQuery])?;
+    let from = if proxy.is_some() { Position::BeforeScheme } else { Position::BeforePath };
+    *outgoing.uri_mut() = hyper::Uri::try_from(&url[from..Position::AfterQuery])?;
+    if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.clone()) {
+        headers.insert(PROXY_AUTHORIZATION, authorization);
+    }
     *outgoing.headers_mut() = headers;
     Ok(outgoing)
 }
@@ -334,6 +380,7 @@ fn not_opened(host: &str, error: ConnectError) -> SendError {
         }
         ConnectError::Slow => ("connect", format!("{host} did not accept a connection in time. Nothing was sent.")),
         ConnectError::Network(reason) => ("connect", format!("No connection to {host}: {reason}. Nothing was sent.")),
+        ConnectError::Proxy(reason) => ("proxy", format!("No connection to {host}: {reason}. Nothing was sent.")),
         ConnectError::Tls(reason) => ("tls", format!("No TLS connection to {host}: {reason}. Nothing was sent.")),
     };
     SendError::new(SendProgress::NotSent, code, message)

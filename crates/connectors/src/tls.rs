@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,11 +23,16 @@ impl Tls {
     /// Trusts only this CA certificate (PEM), or the platform's roots if `None`. The error text does not name the
     /// configuration key; the caller prefixes it.
     pub(crate) fn new(ca_certificate: Option<&str>) -> Result<Tls, String> {
+        Tls::with_client(ca_certificate, None)
+    }
+
+    /// As [`Tls::new`]; the client authenticates itself with a certificate chain and its private key, both PEM.
+    pub(crate) fn with_client(ca_certificate: Option<&str>, client: Option<(&str, &str)>) -> Result<Tls, String> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| format!("TLS cannot be set up: {error}"))?;
-        let config = match ca_certificate {
+        let builder = match ca_certificate {
             Some(pem) => {
                 let mut roots = RootCertStore::empty();
                 for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
@@ -37,12 +42,27 @@ impl Tls {
                 if roots.is_empty() {
                     return Err("holds no PEM certificate".to_owned());
                 }
-                builder.with_root_certificates(roots).with_no_client_auth()
+                builder.with_root_certificates(roots)
             }
             None => builder
                 .with_platform_verifier()
-                .map_err(|error| format!("cannot read the system's root certificates: {error}"))?
-                .with_no_client_auth(),
+                .map_err(|error| format!("cannot read the system's root certificates: {error}"))?,
+        };
+        let config = match client {
+            Some((certificate, key)) => {
+                let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes())
+                    .collect::<Result<_, _>>()
+                    .map_err(|_| "client_certificate: is not a PEM certificate")?;
+                if chain.is_empty() {
+                    return Err("client_certificate: holds no PEM certificate".to_owned());
+                }
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
+                    .map_err(|_| "client_key: is not a private key in PEM format")?;
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|error| format!("client_key: does not fit the client_certificate: {error}"))?
+            }
+            None => builder.with_no_client_auth(),
         };
         Ok(Tls(Arc::new(config)))
     }

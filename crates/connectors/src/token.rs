@@ -1,15 +1,16 @@
 //! OAuth token of one destination: fetched on first use, renewed before it expires and once when it is refused.
 
 mod assertion;
+mod grant;
 
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::Method;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome};
-use sluice_domain::template::url::percent_encode;
+use sluice_domain::template::url::{UNRESERVED, percent_encode};
 use sluice_domain::time::Time;
 use sluice_domain::verify::SecretValue;
 use tokio::sync::Mutex;
@@ -18,7 +19,8 @@ use url::Url;
 
 use crate::outbound::{AddressScope, HttpResponse, Outbound, Request, SendProgress, sensitive};
 
-pub(crate) use assertion::Assertion;
+pub(crate) use assertion::{Assertion, Claims};
+pub(crate) use grant::read_grant;
 
 /// A token is renewed this long before it expires, so that no call is sent with one that expires on its way.
 const RENEW_AHEAD: Duration = Duration::from_secs(60);
@@ -58,6 +60,8 @@ pub(crate) struct Exchange<'a> {
 #[derive(Debug)]
 pub(crate) struct Tokens {
     source: Source,
+    /// Word before the token in the header `Authorization`.
+    scheme: String,
     read: ReadGrant,
     current: RwLock<Option<Token>>,
     /// Held by the caller that fetches. Stores the failure of the last fetch: callers that waited for the lock
@@ -70,23 +74,19 @@ pub(crate) struct Tokens {
 #[derive(Debug)]
 enum Source {
     Configured,
-    Endpoint { url: Url, grant_request: GrantRequest },
+    Endpoint { url: Url, grant_request: Box<GrantRequest> },
 }
 
-/// What is sent to a token endpoint.
+/// What is sent to a token endpoint: a form that holds the credentials, unless they are in the header `Authorization`.
 #[derive(Debug)]
-pub(crate) enum GrantRequest {
-    ClientCredentials {
-        client_id: String,
-        client_secret: SecretValue,
-    },
-    RefreshToken {
-        client_id: String,
-        client_secret: SecretValue,
-        /// The configured one, or the one that replaced it.
-        refresh_token: RwLock<SecretValue>,
-    },
-    JwtBearer(Assertion),
+pub(crate) struct GrantRequest {
+    /// The fields that do not change.
+    form: SecretValue,
+    authorization: Option<HeaderValue>,
+    /// The configured one, or the one that replaced it.
+    refresh_token: Option<RwLock<SecretValue>>,
+    /// Signed anew for each request.
+    assertion: Option<Assertion>,
 }
 
 impl Tokens {
@@ -101,21 +101,31 @@ impl Tokens {
     /// Tokens of an endpoint. The error names the invalid key.
     pub(crate) fn endpoint(url: &str, grant_request: GrantRequest, read: ReadGrant) -> Result<Tokens, String> {
         let url = Url::parse(url).map_err(|error| format!("auth: {url} is not a URL: {error}"))?;
-        Ok(Tokens::empty(Source::Endpoint { url, grant_request }, read))
+        Ok(Tokens::empty(Source::Endpoint { url, grant_request: Box::new(grant_request) }, read))
     }
 
     fn empty(source: Source, read: ReadGrant) -> Tokens {
         let (current, fetching) = (RwLock::new(None), Mutex::new(None));
-        Tokens { source, read, current, fetching, fetch_count: AtomicU64::new(0) }
+        Tokens { source, scheme: "Bearer".into(), read, current, fetching, fetch_count: AtomicU64::new(0) }
+    }
+
+    /// Fetched tokens are sent behind this word.
+    pub(crate) fn with_scheme(self, scheme: &str) -> Tokens {
+        Tokens { scheme: scheme.to_owned(), ..self }
+    }
+
+    /// Header of a preview.
+    pub(crate) fn masked(&self, mask: &str) -> Option<HeaderValue> {
+        HeaderValue::from_str(&format!("{} {mask}", self.scheme)).ok()
     }
 
     /// Current access and refresh token in plain text, for redaction.
     pub(crate) fn texts(&self) -> Vec<String> {
         let current = self.current.read().expect("no holder of this lock panics");
-        let access = current.as_ref().and_then(|token| token.authorization.to_str().ok()?.strip_prefix("Bearer "));
-        let mut texts: Vec<String> = access.map(str::to_owned).into_iter().collect();
-        if let Source::Endpoint { grant_request: GrantRequest::RefreshToken { refresh_token, .. }, .. } = &self.source {
-            texts.push(refresh_token.read().expect("no holder of this lock panics").expose().to_owned());
+        let access = current.as_ref().and_then(|token| token.authorization.to_str().ok()?.split_once(' '));
+        let mut texts: Vec<String> = access.map(|(_, text)| text.to_owned()).into_iter().collect();
+        if let Source::Endpoint { grant_request, .. } = &self.source {
+            texts.extend(grant_request.refresh_token().map(|token| token.expose().to_owned()));
         }
         texts
     }
@@ -198,7 +208,7 @@ impl Tokens {
             }
         })?;
         let granted = (self.read)(&response, host, exchange.now)?;
-        let authorization = bearer(&granted.access_token).ok_or_else(|| {
+        let authorization = sensitive(&format!("{} {}", self.scheme, granted.access_token)).ok_or_else(|| {
             let message = format!("No token: {host} returned a token that is not valid in a header.");
             Outcome::Retry { failure: Failure::new(FailureClass::Conflict, "invalid-token", message), after: None }
         })?;
@@ -209,33 +219,61 @@ impl Tokens {
 }
 
 impl GrantRequest {
+    /// The names and values of a form, with the grant type.
+    pub(crate) fn form(fields: &[(&str, &str)]) -> GrantRequest {
+        GrantRequest { form: form(fields).into(), authorization: None, refresh_token: None, assertion: None }
+    }
+
+    pub(crate) fn client_credentials(client_id: &str, client_secret: &SecretValue) -> GrantRequest {
+        GrantRequest::form(&[
+            ("grant_type", "client_credentials"),
+            ("client_id", client_id),
+            ("client_secret", client_secret.expose()),
+        ])
+    }
+
+    pub(crate) fn jwt_bearer(assertion: Assertion) -> GrantRequest {
+        let grant_request = GrantRequest::form(&[("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer")]);
+        grant_request.with_assertion(Some(assertion))
+    }
+
+    /// The endpoint may replace the refresh token.
+    pub(crate) fn with_refresh_token(self, refresh_token: Option<SecretValue>) -> GrantRequest {
+        GrantRequest { refresh_token: refresh_token.map(RwLock::new), ..self }
+    }
+
+    pub(crate) fn with_assertion(self, assertion: Option<Assertion>) -> GrantRequest {
+        GrantRequest { assertion, ..self }
+    }
+
+    pub(crate) fn with_authorization(self, authorization: Option<HeaderValue>) -> GrantRequest {
+        GrantRequest { authorization, ..self }
+    }
+
     fn request(&self, url: &Url, now: Time) -> Result<Request, Failure> {
-        let form = match self {
-            GrantRequest::ClientCredentials { client_id, client_secret } => form(&[
-                ("grant_type", "client_credentials"),
-                ("client_id", client_id),
-                ("client_secret", client_secret.expose()),
-            ]),
-            GrantRequest::RefreshToken { client_id, client_secret, refresh_token } => form(&[
-                ("grant_type", "refresh_token"),
-                ("client_id", client_id),
-                ("client_secret", client_secret.expose()),
-                ("refresh_token", refresh_token.read().expect("no holder of this lock panics").expose()),
-            ]),
-            GrantRequest::JwtBearer(assertion) => form(&[
-                ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-                ("assertion", &assertion.sign(now)?),
-            ]),
-        };
-        let mut headers = HeaderMap::with_capacity(2);
+        let mut body = self.form.expose().to_owned();
+        if let Some(refresh_token) = self.refresh_token() {
+            body = body + "&" + &form(&[("refresh_token", refresh_token.expose())]);
+        }
+        if let Some(assertion) = &self.assertion {
+            body = body + "&" + &form(&[("assertion", &assertion.sign(now)?)]);
+        }
+        let mut headers = HeaderMap::with_capacity(3);
+        if let Some(authorization) = &self.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let (method, url) = (Method::POST, url.clone());
-        Ok(Request { method, url, headers, body: form.into(), scope: AddressScope::Anywhere })
+        Ok(Request { method, url, headers, body: body.into(), scope: AddressScope::Anywhere })
+    }
+
+    fn refresh_token(&self) -> Option<SecretValue> {
+        Some(self.refresh_token.as_ref()?.read().expect("no holder of this lock panics").clone())
     }
 
     fn rotate(&self, granted: Option<String>) {
-        if let (GrantRequest::RefreshToken { refresh_token, .. }, Some(granted)) = (self, granted) {
+        if let (Some(refresh_token), Some(granted)) = (&self.refresh_token, granted) {
             *refresh_token.write().expect("no holder of this lock panics") = SecretValue::new(granted);
         }
     }
@@ -246,14 +284,14 @@ pub(crate) fn bearer(token: &str) -> Option<HeaderValue> {
     sensitive(&format!("Bearer {token}"))
 }
 
-fn form(fields: &[(&str, &str)]) -> String {
-    const UNRESERVED: &[u8] = b"-._~";
+/// Fields as a form.
+pub(crate) fn form(fields: &[(&str, &str)]) -> String {
     let mut body = String::new();
     for (name, value) in fields {
         if !body.is_empty() {
             body.push('&');
         }
-        body.push_str(name);
+        percent_encode(name, UNRESERVED, &mut body);
         body.push('=');
         percent_encode(value, UNRESERVED, &mut body);
     }
@@ -270,16 +308,12 @@ mod tests {
 
     #[test]
     fn token_requests_are_forms_and_debug_output_omits_the_secrets() {
-        let client = || ("3MVG9.x".to_owned(), SecretValue::new("s&c=r e"));
-        let (client_id, client_secret) = client();
-        let credentials = GrantRequest::ClientCredentials { client_id, client_secret };
+        let credentials = || GrantRequest::client_credentials("3MVG9.x", &SecretValue::new("s&c=r e"));
         let url = Url::parse("https://acme.my.salesforce.com/services/oauth2/token").unwrap();
-        let request = credentials.request(&url, Time(0)).unwrap();
+        let request = credentials().request(&url, Time(0)).unwrap();
         assert_eq!((&request.method, &request.url), (&Method::POST, &url));
         assert_eq!(request.body, "grant_type=client_credentials&client_id=3MVG9.x&client_secret=s%26c%3Dr%20e");
-        let (client_id, client_secret) = client();
-        let refresh_token = RwLock::new(SecretValue::new("first-refresh"));
-        let refresh = GrantRequest::RefreshToken { client_id, client_secret, refresh_token };
+        let refresh = credentials().with_refresh_token(Some(SecretValue::new("first-refresh")));
         let body =
             |request: &GrantRequest| String::from_utf8(request.request(&url, Time(0)).unwrap().body.into()).unwrap();
         assert!(body(&refresh).ends_with("&client_secret=s%26c%3Dr%20e&refresh_token=first-refresh"));

@@ -2,6 +2,7 @@
 
 mod caller;
 mod credential;
+pub mod oidc;
 
 pub use caller::{Caller, Identity, OWNER, Permission, Role, UserNameProblem, check_user_name};
 pub use credential::{
@@ -42,6 +43,14 @@ pub fn is_loopback_name(name: &str) -> bool {
     let name = name.trim_matches(['[', ']']);
     name.eq_ignore_ascii_case("localhost")
         || name.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// A path of the console to go to after a sign-in; anything else is the overview. Browsers drop tabs and line breaks from addresses and take
+/// a backslash for a slash, so that each could hide the `//` before another host.
+pub fn own_path(next: &str) -> &str {
+    let is_unsafe = |c: char| c == '\\' || c.is_control();
+    let is_own = next.starts_with('/') && !next.starts_with("//") && !next.contains(is_unsafe);
+    if is_own { next } else { "/" }
 }
 
 /// Name of `NAME`, `NAME:PORT` or `[ADDRESS]:PORT`; `None` if it is malformed.
@@ -223,6 +232,24 @@ mod tests {
             assert!(!origin_matches(origin, "localhost:8081"), "{origin}");
         }
         assert!(!origin_matches("http://sluice.internal:443", "sluice.internal"));
+    }
+
+    #[test]
+    fn sign_in_opens_pages_of_this_console_only() {
+        assert_eq!(own_path("/events?state=dead"), "/events?state=dead");
+        for next in [
+            "",
+            "//evil.example",
+            "https://evil.example",
+            "javascript:alert(1)",
+            "/\\evil.example",
+            "/a\r\nb",
+            "/\t/evil.example",
+            "/\n/evil.example",
+            "\t//evil.example",
+        ] {
+            assert_eq!(own_path(next), "/", "{next}");
+        }
     }
 
     fn address(last: u8) -> IpAddr {

@@ -6,6 +6,7 @@ mod batch;
 mod enrich;
 mod external;
 mod internal;
+mod stores;
 
 use serde_json::Value;
 
@@ -18,6 +19,8 @@ pub use batch::BatchForm;
 pub enum Action {
     /// `http.request`
     HttpRequest,
+    /// `http.upsert`
+    HttpUpsert,
     /// `salesforce.upsert`
     SalesforceUpsert,
     /// `hubspot.upsert`
@@ -32,6 +35,14 @@ pub enum Action {
     Script,
     /// `slack.post`
     SlackPost,
+    /// `s3.put`
+    S3Put,
+    /// `ses.send`
+    SesSend,
+    /// `webpush.send`
+    WebPushSend,
+    /// `file.append`
+    FileAppend,
     /// `utils.compute_dedup_key`
     ComputeDedupKey,
     /// `store.setnx`
@@ -94,6 +105,10 @@ pub enum ParameterType {
     Map,
     Any,
     Duration,
+    /// One expression over the answer, without braces.
+    Expression,
+    /// A map of names to such expressions.
+    Expressions,
     /// A list of integers.
     Numbers,
     /// Text, or a list of texts.
@@ -108,8 +123,9 @@ const fn parameter(name: &'static str, value_type: ParameterType, required: bool
 
 impl Action {
     /// The built-in actions.
-    pub const ALL: [Action; 19] = [
+    pub const ALL: [Action; 24] = [
         Action::HttpRequest,
+        Action::HttpUpsert,
         Action::SalesforceUpsert,
         Action::HubspotUpsert,
         Action::HubspotAssociate,
@@ -117,6 +133,10 @@ impl Action {
         Action::EmailSend,
         Action::Script,
         Action::SlackPost,
+        Action::S3Put,
+        Action::SesSend,
+        Action::WebPushSend,
+        Action::FileAppend,
         Action::ComputeDedupKey,
         Action::StoreSetnx,
         Action::QueuePull,
@@ -149,6 +169,7 @@ impl Action {
         match self {
             Action::SalesforceUpsert => Some("external_id"),
             Action::HubspotUpsert => Some("id"),
+            Action::HttpUpsert => Some("identity"),
             Action::StoreSetnx => Some("key"),
             _ => None,
         }
@@ -156,12 +177,39 @@ impl Action {
 
     /// Whether the action writes records of persons or companies into a CRM.
     pub fn writes_crm_record(self) -> bool {
-        matches!(self, Action::SalesforceUpsert | Action::HubspotUpsert)
+        matches!(self, Action::SalesforceUpsert | Action::HubspotUpsert | Action::HttpUpsert)
+    }
+
+    /// Whether the action looks for a record by an identity and creates it if there is none, at a destination that would
+    /// create it twice.
+    pub fn looks_first(self) -> bool {
+        match self {
+            Action::HttpUpsert => true,
+            Action::Declared(declared) => declared.definition().upsert.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Identity of the record that an action which [looks first](Action::looks_first) writes, from the rendered parameters.
+    /// `None` if it has no value: nothing is sent then.
+    pub fn record_identity(self, with: &Value) -> Option<String> {
+        let value = match self {
+            Action::HttpUpsert => with.get("identity").cloned(),
+            Action::Declared(declared) => declared.definition().upsert.as_ref()?.identity_of(with),
+            _ => None,
+        };
+        let text = match value? {
+            Value::String(text) => text,
+            Value::Number(number) => number.to_string(),
+            _ => return None,
+        };
+        Some(text).filter(|text| !text.trim().is_empty())
     }
 
     pub fn spec(self) -> &'static Spec {
         match self {
             Action::HttpRequest => &external::HTTP_REQUEST,
+            Action::HttpUpsert => &external::HTTP_UPSERT,
             Action::SalesforceUpsert => &external::SALESFORCE_UPSERT,
             Action::HubspotUpsert => &external::HUBSPOT_UPSERT,
             Action::HubspotAssociate => &external::HUBSPOT_ASSOCIATE,
@@ -169,6 +217,10 @@ impl Action {
             Action::EmailSend => &external::EMAIL_SEND,
             Action::Script => &external::SCRIPT,
             Action::SlackPost => &external::SLACK_POST,
+            Action::S3Put => &stores::S3_PUT,
+            Action::SesSend => &stores::SES_SEND,
+            Action::WebPushSend => &stores::WEB_PUSH_SEND,
+            Action::FileAppend => &stores::FILE_APPEND,
             Action::ComputeDedupKey => &internal::COMPUTE_DEDUP_KEY,
             Action::StoreSetnx => &internal::STORE_SETNX,
             Action::QueuePull => &internal::QUEUE_PULL,
@@ -218,7 +270,9 @@ impl Action {
             Action::PolicyCheck | Action::ConsentSet | Action::ApprovalRequest => EffectClass::Transactional,
             Action::EnrichCompany | Action::EnrichGeoip | Action::EnrichHttp => EffectClass::Transactional,
             Action::EmailSend | Action::SendTemplate => EffectClass::Blind,
-            Action::SlackPost => EffectClass::Verifiable,
+            Action::SlackPost | Action::FileAppend | Action::HttpUpsert => EffectClass::Verifiable,
+            Action::S3Put => EffectClass::Natural,
+            Action::SesSend | Action::WebPushSend => EffectClass::Blind,
             Action::Declared(declared) => declared.definition().class,
             Action::Script => text("class").and_then(EffectClass::parse).unwrap_or(EffectClass::Keyed),
             Action::HttpRequest => {
@@ -260,6 +314,7 @@ impl Action {
                 declared.connector.actions().any(|action| action == own)
             }
             (Action::SendTemplate, DestinationKind::Declared(declared)) => declared.connector.mail_action().is_some(),
+            (Action::SendTemplate, DestinationKind::Ses(_)) => true,
             _ => destination.as_str() == self.spec().destination,
         }
     }
@@ -267,7 +322,7 @@ impl Action {
     /// True if the action sends a mail, to one or more addresses each written separately.
     pub fn is_mail(self) -> bool {
         match self {
-            Action::EmailSend | Action::SendTemplate => true,
+            Action::EmailSend | Action::SesSend | Action::SendTemplate => true,
             Action::Declared(declared) => declared.definition().is_mail,
             _ => false,
         }
@@ -300,6 +355,18 @@ mod tests {
         assert_eq!(class(json!({"url": "/x", "idempotency_header": "Idempotency-Key"})), EffectClass::Keyed);
         assert_eq!(class(json!({"url": "/x", "verify": {"url": "/y"}})), EffectClass::Verifiable);
         assert_eq!(class(json!({"url": "/x", "class": "natural"})), EffectClass::Natural);
+    }
+
+    #[test]
+    fn an_identity_is_text_or_a_number_and_never_empty() {
+        let identity = |value: Value| Action::HttpUpsert.record_identity(&json!({ "identity": value }));
+        assert_eq!(identity(json!("a")).as_deref(), Some("a"));
+        assert_eq!(identity(json!(17)).as_deref(), Some("17"));
+        for nothing in [json!(null), json!(" "), json!(["a"]), json!({})] {
+            assert_eq!(identity(nothing), None);
+        }
+        assert_eq!(Action::HttpRequest.record_identity(&json!({ "identity": "a" })), None);
+        assert!(Action::HttpUpsert.looks_first() && !Action::HttpRequest.looks_first());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::access::oidc::OidcSettings;
 use crate::alert::AlertSettings;
 use crate::contact::ContactRules;
 use crate::destination::Destination;
@@ -30,6 +31,8 @@ pub struct Config {
     pub alerts: AlertSettings,
     /// Where traces are sent.
     pub traces: Option<TraceSettings>,
+    /// How users of the console sign in by an OpenID provider.
+    pub oidc: Option<Arc<OidcSettings>>,
     /// Messages of `messaging.send_template`.
     pub messages: Messages,
 }

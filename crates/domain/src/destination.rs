@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::call_budget::CallBudgetSettings;
 use crate::connector::DeclaredDestination;
 use crate::failure_rules::FailureRule;
 use crate::unit::Rate;
@@ -41,6 +42,14 @@ pub enum DestinationKind {
     Script(ScriptDestination),
     /// Slack, or a compatible API.
     Slack(SlackDestination),
+    /// A bucket of Amazon S3 or of a compatible store.
+    S3(S3Destination),
+    /// Amazon SES.
+    Ses(SesDestination),
+    /// Push services of browsers.
+    WebPush(WebPushDestination),
+    /// A file on this machine.
+    File(FileDestination),
     /// A type that a connector document declares.
     Declared(DeclaredDestination),
 }
@@ -56,6 +65,10 @@ impl DestinationKind {
             DestinationKind::Smtp(_) => "smtp",
             DestinationKind::Script(_) => "script",
             DestinationKind::Slack(_) => "slack",
+            DestinationKind::S3(_) => "s3",
+            DestinationKind::Ses(_) => "ses",
+            DestinationKind::WebPush(_) => "webpush",
+            DestinationKind::File(_) => "file",
             DestinationKind::Declared(declared) => &declared.connector.definition.name,
         }
     }
@@ -71,7 +84,8 @@ impl DestinationKind {
     }
 
     /// Values of `type:` of the built-in types.
-    pub const NAMES: [&'static str; 7] = ["http", "salesforce", "hubspot", "postgres", "smtp", "script", "slack"];
+    pub const NAMES: [&'static str; 11] =
+        ["http", "salesforce", "hubspot", "postgres", "smtp", "script", "slack", "s3", "ses", "webpush", "file"];
 }
 
 #[derive(Clone, Debug, Default)]
@@ -85,6 +99,32 @@ pub struct HttpDestination {
     pub allow_private_addresses: bool,
     /// Signs every effect as a Standard Webhook, with the effect key as its id.
     pub signer: Option<Box<Verifier>>,
+    pub channel: HttpChannel,
+}
+
+/// How connections to an HTTP destination are made, where it differs from the usual.
+#[derive(Clone, Debug, Default)]
+pub struct HttpChannel {
+    /// Trusted CAs in PEM, in place of the system's roots.
+    pub ca_certificate: Option<SecretValue>,
+    /// Certificate chain in PEM with which the client authenticates itself, and its private key.
+    pub client_certificate: Option<(SecretValue, SecretValue)>,
+    pub proxy: Option<HttpProxy>,
+}
+
+impl HttpChannel {
+    pub fn is_usual(&self) -> bool {
+        self.ca_certificate.is_none() && self.client_certificate.is_none() && self.proxy.is_none()
+    }
+}
+
+/// Forward proxy: a tunnel (CONNECT) for https, whole URLs for http.
+#[derive(Clone, Debug)]
+pub struct HttpProxy {
+    /// `http://host:port`.
+    pub url: String,
+    /// User and password.
+    pub login: Option<(String, SecretValue)>,
 }
 
 /// Authentication at an HTTP destination.
@@ -96,6 +136,44 @@ pub enum HttpAuth {
     Bearer(SecretValue),
     /// `Authorization: Basic …`
     Basic { user: String, password: SecretValue },
+    /// An access token of the OAuth client credentials flow, renewed before it expires and once after a 401.
+    OAuth(Box<HttpOAuth>),
+    /// A signature over parts of the request, in a header.
+    Hmac(Box<Verifier>),
+}
+
+/// OAuth client at an HTTP destination.
+#[derive(Clone, Debug)]
+pub struct HttpOAuth {
+    pub token_url: String,
+    pub client_id: String,
+    pub client_secret: SecretValue,
+    pub scope: Option<String>,
+    pub audience: Option<String>,
+    pub credentials_in: ClientCredentialsIn,
+}
+
+/// Where a token request carries the client's id and secret.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCredentialsIn {
+    /// `client_secret_post`
+    #[default]
+    Body,
+    /// `client_secret_basic`
+    Header,
+}
+
+impl ClientCredentialsIn {
+    /// All values of `credentials_in:`.
+    pub const NAMES: [&'static str; 2] = ["body", "header"];
+
+    pub fn parse(word: &str) -> Option<ClientCredentialsIn> {
+        match word {
+            "body" => Some(ClientCredentialsIn::Body),
+            "header" => Some(ClientCredentialsIn::Header),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -232,6 +310,54 @@ pub enum SlackTransport {
     Token(SecretValue),
 }
 
+/// Access key of AWS or of a compatible service.
+#[derive(Clone, Debug)]
+pub struct AwsCredentials {
+    pub access_key_id: String,
+    pub secret_access_key: SecretValue,
+    /// Of temporary credentials, which are renewed elsewhere.
+    pub session_token: Option<SecretValue>,
+}
+
+#[derive(Clone, Debug)]
+pub struct S3Destination {
+    /// Address of a compatible store, to which the bucket is a path; Amazon S3 if `None`.
+    pub endpoint: Option<String>,
+    pub region: String,
+    pub bucket: String,
+    /// Put before every key.
+    pub prefix: Option<String>,
+    pub credentials: AwsCredentials,
+}
+
+#[derive(Clone, Debug)]
+pub struct SesDestination {
+    pub region: String,
+    /// In place of the address of the region.
+    pub base_url: Option<String>,
+    pub credentials: AwsCredentials,
+    /// Sender: an address, with or without a display name.
+    pub from: String,
+    pub configuration_set: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct WebPushDestination {
+    /// VAPID keys, base64url: a point of P-256 and a number.
+    pub public_key: String,
+    pub private_key: SecretValue,
+    /// Contact of the sender, for push services: `mailto:` or `https:`.
+    pub subject: String,
+    /// True if an endpoint may be a private or loopback address, or plain http.
+    pub allow_private_addresses: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct FileDestination {
+    /// Absolute.
+    pub path: PathBuf,
+}
+
 /// Limits of a destination.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateSettings {
@@ -242,11 +368,13 @@ pub struct GateSettings {
     /// Calls that may start at once after an idle period.
     pub burst: u32,
     pub breaker: BreakerSettings,
+    /// Calls in a day.
+    pub budget: Option<CallBudgetSettings>,
 }
 
 impl Default for GateSettings {
     fn default() -> GateSettings {
-        GateSettings { concurrency_max: 16, rate: None, burst: 1, breaker: BreakerSettings::default() }
+        GateSettings { concurrency_max: 16, rate: None, burst: 1, breaker: BreakerSettings::default(), budget: None }
     }
 }
 

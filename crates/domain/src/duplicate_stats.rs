@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::Serialize;
+
+use crate::time::Time;
 
 /// Buckets per doubling of the lateness; an upper bound is at most a quarter above the true value.
 const BUCKETS_PER_DOUBLING: u32 = 4;
@@ -28,6 +31,111 @@ pub(crate) fn upper_bound(bucket: u32) -> Duration {
     let (doublings, quarter) = (bucket / BUCKETS_PER_DOUBLING + 1, u128::from(bucket % BUCKETS_PER_DOUBLING));
     let end = (5 + quarter).checked_shl(doublings.saturating_sub(2)).unwrap_or(u128::MAX);
     Duration::from_millis(u64::try_from(end - 1).unwrap_or(u64::MAX))
+}
+
+/// Duplicates of one event that are kept one by one, the last ones. Further ones are counted.
+pub const RECENT_DUPLICATES_MAX: usize = 8;
+/// Bytes of one of them as it is stored: time, difference, trace id.
+const REQUEST_BYTES: usize = 8 + 1 + 16;
+
+/// In what a duplicate differs from its event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DuplicateDifference {
+    Nothing,
+    /// The same content under another idempotency key.
+    Key,
+    /// The key of an adjacent time bucket.
+    TimeBucket,
+    /// Another content under the same key, which was not accepted.
+    Content,
+}
+
+impl DuplicateDifference {
+    const ALL: [DuplicateDifference; 4] = [
+        DuplicateDifference::Nothing,
+        DuplicateDifference::Key,
+        DuplicateDifference::TimeBucket,
+        DuplicateDifference::Content,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DuplicateDifference::Nothing => "nothing",
+            DuplicateDifference::Key => "key",
+            DuplicateDifference::TimeBucket => "time_bucket",
+            DuplicateDifference::Content => "content",
+        }
+    }
+}
+
+/// A request that was answered as a duplicate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DuplicateRequest {
+    pub at: Time,
+    pub differs: DuplicateDifference,
+    /// Trace id of the request; zeros for none.
+    pub trace: [u8; 16],
+}
+
+impl DuplicateRequest {
+    /// `trace` is as the event would store it: its id comes first.
+    pub fn new(at: Time, differs: DuplicateDifference, trace: &str) -> DuplicateRequest {
+        let id = trace.split('-').next().unwrap_or_default();
+        let bytes = HEXLOWER_PERMISSIVE.decode(id.as_bytes()).ok();
+        let trace = bytes.and_then(|bytes| bytes.try_into().ok()).unwrap_or_default();
+        DuplicateRequest { at, differs, trace }
+    }
+
+    /// The trace id as it is shown; empty for none.
+    pub fn trace_id(&self) -> String {
+        if self.trace == [0; 16] { String::new() } else { HEXLOWER.encode(&self.trace) }
+    }
+}
+
+/// Requests that were answered as duplicates of one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventDuplicates {
+    pub count: u64,
+    pub first_at: Time,
+    pub last_at: Time,
+    /// The last ones in the order of their arrival, at most [`RECENT_DUPLICATES_MAX`].
+    pub recent: Vec<DuplicateRequest>,
+}
+
+impl EventDuplicates {
+    /// The last requests as they are stored.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.recent.len() * REQUEST_BYTES);
+        for DuplicateRequest { at, differs, trace } in &self.recent {
+            bytes.extend_from_slice(&at.0.to_be_bytes());
+            bytes.push(*differs as u8);
+            bytes.extend_from_slice(trace);
+        }
+        bytes
+    }
+
+    /// Reads what [`EventDuplicates::encode`] wrote. `None` if it is damaged.
+    pub fn decode(bytes: &[u8]) -> Option<Vec<DuplicateRequest>> {
+        let request = |bytes: &[u8]| {
+            let (at, rest) = bytes.split_first_chunk::<8>()?;
+            let (differs, trace) = rest.split_first()?;
+            let differs = *DuplicateDifference::ALL.get(usize::from(*differs))?;
+            Some(DuplicateRequest { at: Time(i64::from_be_bytes(*at)), differs, trace: trace.try_into().ok()? })
+        };
+        bytes.chunks(REQUEST_BYTES).map(request).collect()
+    }
+
+    /// Counts requests, in the order of their arrival. `None` stays `None` without any.
+    pub fn add(known: Option<EventDuplicates>, requests: Vec<DuplicateRequest>) -> Option<EventDuplicates> {
+        let (first, last) = (requests.first()?.at, requests.last()?.at);
+        let mut all = known.unwrap_or(EventDuplicates { count: 0, first_at: first, last_at: last, recent: vec![] });
+        all.count += requests.len() as u64;
+        all.last_at = last;
+        all.recent.extend(requests);
+        let surplus = all.recent.len().saturating_sub(RECENT_DUPLICATES_MAX);
+        all.recent.drain(..surplus);
+        Some(all)
+    }
 }
 
 /// Histogram of the lateness of duplicates, with percentiles.
@@ -156,5 +264,30 @@ mod tests {
     #[test]
     fn no_duplicates_give_no_suggestion() {
         assert_eq!(DuplicateStats::new(&BTreeMap::new(), &BTreeMap::new()), DuplicateStats::default());
+    }
+
+    #[test]
+    fn last_duplicates_of_an_event_are_kept_and_all_are_counted() {
+        let request = |at: i64| DuplicateRequest::new(Time(at), DuplicateDifference::Nothing, "no trace");
+        assert_eq!(EventDuplicates::add(None, vec![]), None);
+        let first = EventDuplicates::add(None, vec![request(1)]).unwrap();
+        assert_eq!((first.count, first.first_at, first.recent[0].trace_id()), (1, Time(1), String::new()));
+        let all = EventDuplicates::add(Some(first), (2..=20).map(request).collect()).unwrap();
+        assert_eq!((all.count, all.first_at, all.last_at), (20, Time(1), Time(20)));
+        let kept: Vec<i64> = all.recent.iter().map(|request| request.at.0).collect();
+        assert_eq!(kept, (13..=20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn stored_duplicates_read_back_and_damaged_ones_do_not() {
+        let trace = "0af7651916cd43dd8448eb211c80319c";
+        let request = |differs| DuplicateRequest::new(Time(-7), differs, &format!("{trace}-b7ad6b7169203331-01"));
+        let requests: Vec<_> = DuplicateDifference::ALL.map(request).to_vec();
+        let all = EventDuplicates::add(None, requests.clone()).unwrap();
+        assert_eq!((all.encode().len(), all.recent[0].trace_id()), (100, trace.to_owned()));
+        assert_eq!(EventDuplicates::decode(&all.encode()), Some(requests));
+        assert_eq!(EventDuplicates::decode(&all.encode()[1..]), None);
+        assert_eq!(EventDuplicates::decode(&[9; REQUEST_BYTES]), None);
+        assert_eq!(EventDuplicates::decode(&[]), Some(vec![]));
     }
 }

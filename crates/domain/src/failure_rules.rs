@@ -1,6 +1,7 @@
 //! Failure rules: what an error response of a destination means, as data.
 //!
-//! Each connector ships a table. Rules of a destination are evaluated before those of its connector; the first match applies.
+//! Each connector ships a table; a declared one has its rules in its document. Rules of a destination are evaluated before those
+//! of its connector; the first match applies. One type of rule and one decision for all of them.
 
 use std::fmt;
 use std::time::Duration;
@@ -32,12 +33,20 @@ pub enum FailureAction {
     Refresh,
     /// The job becomes a dead letter of class auth, and the destination is paused until an operator resumes it.
     Pause,
+    /// The effect may have been applied; its class decides.
+    Unsure,
+    /// Nothing to do: the effect is there already.
+    Noop,
 }
 
 impl FailureAction {
     /// Values of `action:`.
-    pub const NAMES: [&'static str; 8] =
-        ["retry", "conflict", "wait", "reject", "absent", "convert", "refresh", "pause"];
+    pub const NAMES: [&'static str; 10] =
+        ["retry", "conflict", "wait", "reject", "absent", "convert", "refresh", "pause", "unsure", "noop"];
+
+    /// Those of a rule in a connector document: its requests know no other records.
+    pub const DECLARED_NAMES: [&'static str; 8] =
+        ["retry", "conflict", "wait", "reject", "pause", "refresh", "unsure", "noop"];
 
     /// Classes that `reject` accepts. Rejected credentials are `pause`.
     pub const REJECT_CLASSES: [&'static str; 3] = ["permanent", "mapping", "identity"];
@@ -52,6 +61,8 @@ impl FailureAction {
             FailureAction::Convert => "convert",
             FailureAction::Refresh => "refresh",
             FailureAction::Pause => "pause",
+            FailureAction::Unsure => "unsure",
+            FailureAction::Noop => "noop",
         }
     }
 
@@ -70,6 +81,8 @@ impl FailureAction {
             "convert" => FailureAction::Convert,
             "refresh" => FailureAction::Refresh,
             "pause" => FailureAction::Pause,
+            "unsure" => FailureAction::Unsure,
+            "noop" => FailureAction::Noop,
             _ => return Err(FailureRuleProblem::Action),
         };
         let takes_after = matches!(action, FailureAction::Retry(_) | FailureAction::Wait(_));
@@ -108,6 +121,10 @@ pub struct StatusRange {
 }
 
 impl StatusRange {
+    pub fn one(status: u16) -> StatusRange {
+        StatusRange { first: status, last: status }
+    }
+
     /// Reads `429` or `500-599`; statuses are 100 to 599.
     pub fn parse(text: &str) -> Option<StatusRange> {
         let status = |text: &str| text.trim().parse::<u16>().ok().filter(|status| (100..600).contains(status));
@@ -118,7 +135,7 @@ impl StatusRange {
         (first <= last).then_some(StatusRange { first, last })
     }
 
-    fn contains(self, status: u16) -> bool {
+    pub fn contains(self, status: u16) -> bool {
         (self.first..=self.last).contains(&status)
     }
 }
@@ -147,9 +164,11 @@ pub enum RuleCall {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureRule {
     pub call: RuleCall,
-    pub status: Option<StatusRange>,
-    /// Error code of the provider; a trailing `*` matches a prefix.
-    pub code: Option<String>,
+    /// Any of these; empty matches every status.
+    pub statuses: Vec<StatusRange>,
+    /// Any of these codes of the provider; a trailing `*` matches a prefix, and an empty one a response without a code. An empty
+    /// list matches every code.
+    pub codes: Vec<String>,
     /// Text that the provider's message contains.
     pub contains: Option<String>,
     pub action: FailureAction,
@@ -159,12 +178,12 @@ pub struct FailureRule {
 
 impl FailureRule {
     pub fn matches(&self, status: u16, code: &str, message: &str) -> bool {
-        let code_matches = self.code.as_deref().is_none_or(|wanted| match wanted.strip_suffix('*') {
+        let code_matches = |wanted: &String| match wanted.strip_suffix('*') {
             Some(start) => code.starts_with(start),
             None => wanted == code,
-        });
-        code_matches
-            && self.status.is_none_or(|range| range.contains(status))
+        };
+        (self.codes.is_empty() || self.codes.iter().any(code_matches))
+            && (self.statuses.is_empty() || self.statuses.iter().any(|range| range.contains(status)))
             && self.contains.as_deref().is_none_or(|part| message.contains(part))
     }
 }
@@ -187,9 +206,45 @@ pub enum FailureRuleProblem {
 /// Rules of one connector or destination, in order of precedence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailureTable {
-    rules: Vec<FailureRule>,
-    /// How many of the first rules belong to the destination.
-    own: usize,
+    rules: Vec<(FailureRule, RuleOrigin)>,
+}
+
+/// Where a rule is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleOrigin {
+    /// `failure_rules:` of the destination.
+    Destination,
+    /// The table or the document of its connector.
+    Connector,
+    /// The table of HTTP, which applies where a declared connector says nothing.
+    Http,
+}
+
+impl RuleOrigin {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RuleOrigin::Destination => "configuration",
+            RuleOrigin::Connector => "connector",
+            RuleOrigin::Http => "http",
+        }
+    }
+}
+
+/// One text or several.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+impl OneOrMore {
+    fn texts(self) -> Vec<String> {
+        match self {
+            OneOrMore::One(text) => vec![text],
+            OneOrMore::More(texts) => texts,
+        }
+    }
 }
 
 /// A rule as written in a shipped table.
@@ -198,8 +253,8 @@ pub struct FailureTable {
 struct WrittenRule {
     #[serde(default)]
     call: RuleCall,
-    status: Option<String>,
-    code: Option<String>,
+    status: Option<OneOrMore>,
+    code: Option<OneOrMore>,
     contains: Option<String>,
     action: String,
     r#for: Option<String>,
@@ -209,15 +264,16 @@ struct WrittenRule {
 
 impl WrittenRule {
     fn read(self) -> Result<FailureRule, FailureRuleProblem> {
-        let status = self.status.map(|text| StatusRange::parse(&text).ok_or(FailureRuleProblem::Status)).transpose()?;
+        let statuses = self.status.map_or_else(Vec::new, OneOrMore::texts);
+        let statuses = statuses.iter().map(|text| StatusRange::parse(text).ok_or(FailureRuleProblem::Status));
         let after =
             self.r#for.map(|text| unit::duration(&text).map_err(|_| FailureRuleProblem::Duration)).transpose()?;
         let class = self.class.map(|text| FailureClass::parse(&text).ok_or(FailureRuleProblem::Class)).transpose()?;
         let action = FailureAction::parse(&self.action, after, class)?;
         Ok(FailureRule {
             call: self.call,
-            status,
-            code: self.code,
+            statuses: statuses.collect::<Result<_, _>>()?,
+            codes: self.code.map_or_else(Vec::new, OneOrMore::texts),
             contains: self.contains,
             action,
             advice: self.advice,
@@ -233,23 +289,47 @@ impl FailureTable {
             .into_iter()
             .enumerate()
             .map(|(index, rule)| rule.read().map_err(|problem| format!("rule {}: {problem}", index + 1)))
-            .collect::<Result<_, _>>()?;
-        Ok(FailureTable { rules, own: 0 })
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(FailureTable::of_connector(&rules))
+    }
+
+    /// The rules of a connector.
+    pub fn of_connector(rules: &[FailureRule]) -> FailureTable {
+        FailureTable { rules: rules.iter().map(|rule| (rule.clone(), RuleOrigin::Connector)).collect() }
     }
 
     /// This table behind the rules of a destination.
     pub fn behind(&self, own: &[FailureRule]) -> FailureTable {
-        FailureTable { rules: own.iter().chain(&self.rules).cloned().collect(), own: own.len() }
+        let own = own.iter().map(|rule| (rule.clone(), RuleOrigin::Destination));
+        FailureTable { rules: own.chain(self.rules.iter().cloned()).collect() }
+    }
+
+    /// This table, and where it has no rule, that of HTTP.
+    pub fn before_http(mut self, http: &FailureTable) -> FailureTable {
+        self.rules.extend(http.rules.iter().map(|(rule, _)| (rule.clone(), RuleOrigin::Http)));
+        self
     }
 
     /// The first rule that matches an error response.
     pub fn find(&self, call: RuleCall, status: u16, code: &str, message: &str) -> Option<&FailureRule> {
-        self.rules.iter().find(|rule| rule.call == call && rule.matches(status, code, message))
+        self.find_with_origin(call, status, code, message).map(|(rule, _)| rule)
     }
 
-    /// Every rule in order of precedence, and whether it belongs to the destination.
-    pub fn rules(&self) -> impl Iterator<Item = (&FailureRule, bool)> {
-        self.rules.iter().enumerate().map(|(index, rule)| (rule, index < self.own))
+    /// The same, with where it is written.
+    pub fn find_with_origin(
+        &self,
+        call: RuleCall,
+        status: u16,
+        code: &str,
+        message: &str,
+    ) -> Option<(&FailureRule, RuleOrigin)> {
+        let found = self.rules.iter().find(|(rule, _)| rule.call == call && rule.matches(status, code, message));
+        found.map(|(rule, origin)| (rule, *origin))
+    }
+
+    /// Every rule in order of precedence, and where it is written.
+    pub fn rules(&self) -> impl Iterator<Item = (&FailureRule, RuleOrigin)> {
+        self.rules.iter().map(|(rule, origin)| (rule, *origin))
     }
 }
 
@@ -280,7 +360,23 @@ mod tests {
         let both = shipped.behind(&own);
         assert_eq!(both.find(RuleCall::Effect, 429, "RATE_LIMITS", "busy").unwrap().advice, "d");
         assert_eq!(both.find(RuleCall::Effect, 429, "RATE_LIMITS", "").unwrap().advice, "a");
-        assert_eq!(both.rules().map(|(_, own)| own).collect::<Vec<_>>(), [true, false, false, false]);
+        let origins: Vec<&str> = both.rules().map(|(_, origin)| origin.as_str()).collect();
+        assert_eq!(origins, ["configuration", "connector", "connector", "connector"]);
+    }
+
+    #[test]
+    fn lists_match_any_of_their_members_and_an_empty_code_a_response_without_one() {
+        let rules = table(
+            r#"[{"status": ["408", "500-599"], "code": ["A*", "b"], "contains": "x", "action": "retry", "advice": "a"},
+                {"status": "200-299", "code": "", "action": "unsure", "advice": "b"}]"#,
+        );
+        let advice = |status, code: &str, message: &str| {
+            rules.find(RuleCall::Effect, status, code, message).map(|rule| rule.advice.as_str())
+        };
+        assert_eq!(advice(408, "Abc", "xy"), Some("a"));
+        assert_eq!(advice(502, "b", "x"), Some("a"));
+        assert_eq!((advice(502, "c", "x"), advice(409, "b", "x"), advice(502, "b", "")), (None, None, None));
+        assert_eq!((advice(200, "", ""), advice(200, "c", "")), (Some("b"), None));
     }
 
     #[test]

@@ -197,11 +197,13 @@ pub enum EffectState {
     Rechecking,
     /// Done, and an operator asked to do it again: another effect takes its place.
     Superseded,
+    /// Not done, and its event was edited: another effect takes its place.
+    Abandoned,
 }
 
 impl EffectState {
     /// Every state.
-    pub const ALL: [EffectState; 7] = [
+    pub const ALL: [EffectState; 8] = [
         EffectState::Intent,
         EffectState::Applied,
         EffectState::Skipped,
@@ -209,6 +211,7 @@ impl EffectState {
         EffectState::Unknown,
         EffectState::Rechecking,
         EffectState::Superseded,
+        EffectState::Abandoned,
     ];
 
     /// The word that people see and the ledger keeps.
@@ -221,6 +224,7 @@ impl EffectState {
             EffectState::Unknown => "unknown",
             EffectState::Rechecking => "rechecking",
             EffectState::Superseded => "superseded",
+            EffectState::Abandoned => "abandoned",
         }
     }
 
@@ -237,6 +241,11 @@ impl EffectState {
     /// The state once the intent of another attempt is recorded. A write that is compared stays so until it is made again.
     pub fn begun(self) -> EffectState {
         if self == EffectState::Rechecking { self } else { EffectState::Intent }
+    }
+
+    /// Whether another effect takes the place of this one.
+    pub fn is_replaced(self) -> bool {
+        matches!(self, EffectState::Superseded | EffectState::Abandoned)
     }
 
     /// Whether the effect must not be begun again.

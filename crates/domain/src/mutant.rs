@@ -67,6 +67,12 @@ pub enum Mutant {
     NoticeKeyWithTime,
     ResponseKeptBeforeEscalation,
     MergeLosesLane,
+    CallBudgetForgottenByRestart,
+    CallReserveIgnored,
+    UpsertWindowIgnored,
+    IdentityClaimNotHeld,
+    RememberedRecordIgnored,
+    EditResendsApplied,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -81,7 +87,7 @@ impl Mutant {
     pub const SQLITE: [Mutant; 2] = [Mutant::DedupAfterEnqueue, Mutant::BudgetResetByRestart];
 
     /// Bugs that the simulation must detect.
-    pub const ALL: [Mutant; 59] = [
+    pub const ALL: [Mutant; 65] = [
         Mutant::AckBeforeCommit,
         Mutant::DuplicateAnsweredWithAnotherId,
         Mutant::KeyWithReceiverTimestamp,
@@ -141,6 +147,12 @@ impl Mutant {
         Mutant::NoticeKeyWithTime,
         Mutant::ResponseKeptBeforeEscalation,
         Mutant::MergeLosesLane,
+        Mutant::CallBudgetForgottenByRestart,
+        Mutant::CallReserveIgnored,
+        Mutant::UpsertWindowIgnored,
+        Mutant::IdentityClaimNotHeld,
+        Mutant::RememberedRecordIgnored,
+        Mutant::EditResendsApplied,
     ];
 
     /// True if this bug is active on this thread.

@@ -17,6 +17,7 @@ use crate::outcome::{EffectClass, Failure};
 use crate::record::AttemptKind;
 use crate::time::Time;
 use crate::transition::JobUpdate;
+use crate::upsert::RecordIdentity;
 
 /// The intent of an attempt: the effect is recorded before it is made.
 #[derive(Clone, Debug)]
@@ -32,6 +33,9 @@ pub struct Begin {
     pub class: EffectClass,
     pub action: &'static str,
     pub destination: Arc<str>,
+    /// Of an action that [looks first](crate::action::Action::looks_first): no other effect of this identity is begun before
+    /// this one is settled.
+    pub identity: Option<RecordIdentity>,
     pub at: Time,
 }
 
@@ -51,6 +55,8 @@ pub enum BeginResult {
     Go,
     /// The effect is finished already.
     AlreadyApplied,
+    /// The outcome of another effect of the same identity is open; nothing was written.
+    IdentityBusy,
     Stale,
 }
 

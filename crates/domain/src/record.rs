@@ -1,5 +1,6 @@
 //! Events, jobs and effects as the ledger stores them.
 
+use crate::call_budget::Traffic;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::event::{Event, EventId, MappingWarning};
 use crate::job::{EffectKey, EffectState, JobId, JobState, Term};
 use crate::key::{KeyDigest, TENANT};
 use crate::outcome::{EffectClass, Failure};
-use crate::respond::{NewResponse, ResponseClock};
+use crate::respond::{AwaitedEvent, NewResponse, ResponseClock};
 use crate::run::StepRoute;
 use crate::time::Time;
 use crate::worker::LaneOrder;
@@ -116,6 +117,14 @@ pub enum ClashPolicy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantine {
     pub failure: Failure,
+    /// Lookups of a worker may supply the identity that is missing: see [`crate::run::IdentitySearch`].
+    pub looks_up_identity: bool,
+}
+
+impl Quarantine {
+    pub fn new(failure: Failure) -> Quarantine {
+        Quarantine { failure, looks_up_identity: false }
+    }
 }
 
 /// The request as it arrived, and the normalized event.
@@ -126,6 +135,8 @@ pub struct EventBody {
     pub raw: Vec<u8>,
     /// The normalized event as JSON.
     pub normalized: String,
+    /// Number of edits of the normalized event.
+    pub edits: u32,
     pub decoded: DecodedEvent,
 }
 
@@ -243,15 +254,22 @@ impl NewEvent {
     /// The event of a draft: everything else follows from its normalized form. Verification, duplicates of content and
     /// quarantine are set by the caller where they differ from the defaults.
     pub fn new(draft: EventDraft<'_>) -> NewEvent {
+        let key = KeyDigest::new(TENANT, draft.flow, &draft.event.idempotency_key);
+        NewEvent::with_key(draft, key)
+    }
+
+    /// The same for a caller that has the digest of the event's key already.
+    pub fn with_key(draft: EventDraft<'_>, key: KeyDigest) -> NewEvent {
         let event = draft.event;
         let body = EventBody {
             headers: draft.headers,
             raw: draft.raw,
             normalized: serde_json::to_string(event).expect("an event has a JSON form"),
+            edits: 0,
             decoded: DecodedEvent::default(),
         };
         NewEvent {
-            key: KeyDigest::new(TENANT, draft.flow, &event.idempotency_key),
+            key,
             key_text: event.idempotency_key.clone(),
             expires_at: draft.expires_at,
             flow: Arc::from(draft.flow),
@@ -285,7 +303,8 @@ impl NewEvent {
         let new = self.response.as_deref()?;
         let place = self.jobs.iter().position(|job| job.worker == new.worker)?;
         let job = JobId(first_job.0 + i64::try_from(place).unwrap_or(0));
-        Some(ResponseClock::new((seq, id, job), &self.flow, self.received_at, new))
+        let event = AwaitedEvent { seq, id, flow: self.flow.clone(), job, received_at: self.received_at };
+        Some(ResponseClock::new(event, new))
     }
 
     /// A job of this event as it is accepted, due at once. The driver sets its sequence number.
@@ -310,6 +329,7 @@ impl NewEvent {
             updated_at: now,
             finished_at: None,
             replays: 0,
+            imported: self.imported,
             failure: None,
             dead_letter_queue: None,
             result: None,
@@ -401,6 +421,8 @@ pub struct JobRecord {
     pub updated_at: Time,
     pub finished_at: Option<Time>,
     pub replays: u32,
+    /// Its event was imported.
+    pub imported: bool,
     /// The last failure.
     pub failure: Option<Failure>,
     pub dead_letter_queue: Option<String>,
@@ -410,6 +432,11 @@ pub struct JobRecord {
 impl JobRecord {
     /// The due time of a waiting job that is made due. The ledger does not know the steady clock that due times are kept by.
     pub const DUE_AT_ONCE: Time = Time(0);
+
+    /// Why the job calls its destination.
+    pub fn traffic(&self) -> Traffic {
+        if self.imported || self.replays > 0 { Traffic::Background } else { Traffic::Live }
+    }
 
     pub fn route(&self) -> StepRoute {
         StepRoute { destination: self.destination.clone(), order: self.order }

@@ -146,17 +146,24 @@ pub struct ResponseClock {
     pub look_at: Time,
 }
 
+/// An event that wants an answer.
+#[derive(Clone, Debug)]
+pub struct AwaitedEvent {
+    pub seq: EventSeq,
+    pub id: EventId,
+    pub flow: Arc<str>,
+    /// The job of the worker that answers.
+    pub job: JobId,
+    pub received_at: Time,
+}
+
 impl ResponseClock {
-    pub fn new(
-        (event, event_id, job): (EventSeq, EventId, JobId),
-        flow: &Arc<str>,
-        received_at: Time,
-        new: &NewResponse,
-    ) -> ResponseClock {
+    pub fn new(event: AwaitedEvent, new: &NewResponse) -> ResponseClock {
+        let AwaitedEvent { seq, id, flow, job, received_at } = event;
         ResponseClock {
-            event,
-            event_id,
-            flow: flow.clone(),
+            event: seq,
+            event_id: id,
+            flow,
             job,
             worker: new.worker.clone(),
             step: new.step.clone(),
@@ -346,7 +353,8 @@ mod tests {
 
     fn clock() -> ResponseClock {
         let new = rule().start(START, None, &jobs()).unwrap();
-        ResponseClock::new((7, EventId([1; 16]), JobId(9)), &"website".into(), START, &new)
+        let (id, job, flow) = (EventId([1; 16]), JobId(9), "website".into());
+        ResponseClock::new(AwaitedEvent { seq: 7, id, flow, job, received_at: START }, &new)
     }
 
     fn after(minutes: u32) -> Time {

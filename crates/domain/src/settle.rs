@@ -22,7 +22,20 @@ pub struct AttemptContext<'a> {
     pub policy: &'a RetryPolicy,
     /// Attempts so far, this one included, counted over restarts.
     pub attempts: u32,
+    /// How long after an unknown outcome the effect may still be applied.
+    pub late_window: Duration,
     pub now: Time,
+}
+
+impl AttemptContext<'_> {
+    /// How long the read-back after this many reads waits at least. The last one that the policy allows comes after the window of a
+    /// late call: should the effect be left to an operator then, it cannot be applied beside another one of its identity.
+    fn read_delay(&self, reads: u32) -> Duration {
+        match reads + 1 >= self.policy.max_attempts {
+            true => self.late_window.max(SETTLE_DELAY),
+            false => SETTLE_DELAY,
+        }
+    }
 }
 
 /// What happens to the job.
@@ -150,7 +163,7 @@ pub fn unsure(attempted: AttemptContext<'_>, failure: Failure, random: &mut Rand
         EffectClass::Natural | EffectClass::Keyed | EffectClass::Transactional => {
             retry_or_die(attempted, failure, None, random)
         }
-        EffectClass::Verifiable => NextAction::Verify { due: attempted.now + SETTLE_DELAY, failure },
+        EffectClass::Verifiable => NextAction::Verify { due: attempted.now + attempted.read_delay(0), failure },
         EffectClass::Blind if attempted.resend_allowed || Mutant::BlindEffectRepeated.is_on() => {
             retry_or_die(attempted, failure, None, random)
         }
@@ -174,7 +187,9 @@ pub fn settle_readback(
                 "not-seen-yet",
                 "the destination does not show the effect; it is read once more before it is sent again",
             );
-            (NextAction::Verify { due: attempted.now + SETTLE_DELAY, failure }, DestinationHealth::Healthy)
+            // Most calls of unknown outcome are found at once. A late one can be there only after its window.
+            let due = attempted.now + attempted.late_window.max(SETTLE_DELAY);
+            (NextAction::Verify { due, failure }, DestinationHealth::Healthy)
         }
         Readback::Absent => {
             let failure = Failure::new(
@@ -193,8 +208,8 @@ pub fn settle_readback(
         }
         Readback::Unreadable(failure) => {
             let health = DestinationHealth::of_failure(&failure);
-            let due = attempted.now + attempted.policy.delay(reads, None, random).max(SETTLE_DELAY);
-            (NextAction::Verify { due, failure }, health)
+            let delay = attempted.policy.delay(reads, None, random).max(attempted.read_delay(reads));
+            (NextAction::Verify { due: attempted.now + delay, failure }, health)
         }
     }
 }
@@ -256,7 +271,14 @@ mod tests {
     use serde_json::json;
 
     fn attempted(policy: &RetryPolicy, class: EffectClass, attempts: u32) -> AttemptContext<'_> {
-        AttemptContext { class, resend_allowed: false, policy, attempts, now: Time(1_000_000) }
+        AttemptContext {
+            class,
+            resend_allowed: false,
+            policy,
+            attempts,
+            late_window: Duration::ZERO,
+            now: Time(1_000_000),
+        }
     }
 
     fn failure(class: FailureClass) -> Failure {
@@ -333,6 +355,27 @@ mod tests {
         let unreadable = || Readback::Unreadable(failure(FailureClass::Retryable));
         assert!(matches!(read(unreadable(), 0, 1), NextAction::Verify { .. }));
         assert!(matches!(read(unreadable(), 0, 7), NextAction::Park { .. }));
+    }
+
+    #[test]
+    fn the_last_read_comes_after_the_window_of_a_late_call() {
+        let policy = RetryPolicy { max_attempts: 3, ..RetryPolicy::standard() };
+        let window = Duration::from_secs(7_200);
+        let attempted = AttemptContext { late_window: window, ..attempted(&policy, EffectClass::Verifiable, 1) };
+        let read = |reads| {
+            let unreadable = Readback::Unreadable(failure(FailureClass::Retryable));
+            settle_readback(attempted, unreadable, 0, reads, &mut Random::seeded(1)).0
+        };
+        assert!(matches!(read(1), NextAction::Verify { due, .. } if due < attempted.now + window));
+        assert!(matches!(read(2), NextAction::Verify { due, .. } if due >= attempted.now + window));
+        assert!(matches!(read(3), NextAction::Park { .. }));
+        let one = RetryPolicy { max_attempts: 1, ..RetryPolicy::standard() };
+        let lost = unsure(
+            AttemptContext { policy: &one, ..attempted },
+            failure(FailureClass::Retryable),
+            &mut Random::seeded(1),
+        );
+        assert!(matches!(lost, NextAction::Verify { due, .. } if due >= attempted.now + window));
     }
 
     proptest::proptest! {

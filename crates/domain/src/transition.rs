@@ -1,6 +1,7 @@
 //! From a decision to where the job and its effect stand next. Pure, so that a node and a simulation write the same.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -174,6 +175,8 @@ pub struct Interrupted<'a> {
     pub policy: &'a RetryPolicy,
     /// Attempts before the one that was interrupted.
     pub attempts: u32,
+    /// How long the effect may still be applied.
+    pub late_window: Duration,
     /// The steady clock's time: schedules are kept by it.
     pub now: Time,
 }
@@ -191,8 +194,9 @@ pub(crate) fn interrupted_next(interrupted: Interrupted<'_>, random: &mut Random
     let next = match interrupted.effect {
         Some(_) if Mutant::RecoveryRetriesIntentsWithoutVerifying.is_on() => retry(failure),
         Some(class) => {
-            let Interrupted { resend_allowed: repeat_allowed, policy, now, .. } = interrupted;
-            unsure(AttemptContext { class, resend_allowed: repeat_allowed, policy, attempts, now }, failure, random)
+            let Interrupted { resend_allowed: repeat_allowed, policy, late_window, now, .. } = interrupted;
+            let context = AttemptContext { class, resend_allowed: repeat_allowed, policy, attempts, late_window, now };
+            unsure(context, failure, random)
         }
         None => retry(failure),
     };
@@ -271,7 +275,14 @@ mod tests {
     fn an_interrupted_attempt_follows_its_class_and_counts() {
         let policy = RetryPolicy::standard();
         let after = |effect, attempts| {
-            let case = Interrupted { effect, resend_allowed: false, policy: &policy, attempts, now: Time(10) };
+            let case = Interrupted {
+                effect,
+                resend_allowed: false,
+                policy: &policy,
+                attempts,
+                late_window: Duration::ZERO,
+                now: Time(10),
+            };
             let (next, attempts) = interrupted_next(case, &mut Random::seeded(1));
             let outputs = Outputs::default();
             let next = JobPosition { attempts, ..position(&outputs) }.after(next);

@@ -3,11 +3,13 @@
 
 use std::fmt;
 
+use crate::call_budget::{BUDGET_CODE, BUDGET_EXHAUSTED};
 use crate::job::JobState;
 use crate::outcome::Failure;
 use crate::record::JobRecord;
 use crate::safe_mode::SAFE_MODE_HOLDS;
 use crate::transition::JobUpdate;
+use crate::upsert::IDENTITY_BUSY;
 
 /// Code of a job that waits for the decision on an approval.
 pub const APPROVAL_CODE: &str = "approval";
@@ -25,19 +27,25 @@ pub enum WaitReason {
     SafeMode,
     /// The outcome of the last attempt is read back first.
     ReadBack,
+    /// Another effect for the same record is open.
+    Record,
     /// The destination asked for a pause.
     Throttled,
+    /// Only the reserve of a budget is left, and the job is of a replay or an import; or the budget ended during its call.
+    Budget,
     /// The next step or item is not due yet.
     Delay,
 }
 
 impl WaitReason {
-    pub const ALL: [WaitReason; 6] = [
+    pub const ALL: [WaitReason; 8] = [
         WaitReason::Approval,
         WaitReason::Policy,
         WaitReason::SafeMode,
         WaitReason::ReadBack,
+        WaitReason::Record,
         WaitReason::Throttled,
+        WaitReason::Budget,
         WaitReason::Delay,
     ];
 
@@ -52,6 +60,8 @@ impl WaitReason {
             Some(APPROVAL_CODE) => WaitReason::Approval,
             Some(POLICY_CODE) => WaitReason::Policy,
             Some(SAFE_MODE_HOLDS) => WaitReason::SafeMode,
+            Some(BUDGET_CODE | BUDGET_EXHAUSTED) => WaitReason::Budget,
+            Some(IDENTITY_BUSY) => WaitReason::Record,
             Some(_) => WaitReason::Throttled,
         })
     }
@@ -63,7 +73,9 @@ impl WaitReason {
             WaitReason::Policy => "policy",
             WaitReason::SafeMode => "safe-mode",
             WaitReason::ReadBack => "read-back",
+            WaitReason::Record => "record",
             WaitReason::Throttled => "throttled",
+            WaitReason::Budget => "budget",
             WaitReason::Delay => "delay",
         }
     }
@@ -112,6 +124,7 @@ mod tests {
         assert_eq!(reason(false, Some(POLICY_CODE)), Some(WaitReason::Policy));
         assert_eq!(reason(false, Some(SAFE_MODE_HOLDS)), Some(WaitReason::SafeMode));
         assert_eq!(reason(false, Some("429")), Some(WaitReason::Throttled));
+        assert_eq!(reason(false, Some(BUDGET_CODE)), Some(WaitReason::Budget));
         assert_eq!(reason(false, None), Some(WaitReason::Delay));
         assert_eq!(reason(true, Some("timeout")), Some(WaitReason::ReadBack));
         assert_eq!(WaitReason::of(JobState::Retrying, false, None), None);

@@ -97,6 +97,8 @@ pub struct Step {
     pub merged: Option<MergedWrite>,
     /// The step whose question to a person it announces.
     pub announces: Option<Arc<str>>,
+    /// Identity fields that its output supplies for an event without an identity. Only of a lookup in front of every other action.
+    pub identity: Vec<(String, Template)>,
 }
 
 /// What a step is done for, one by one.
@@ -174,6 +176,16 @@ impl Worker {
     /// Where the step that takes effects back first stands.
     pub(crate) fn undo_from(&self) -> u32 {
         self.end() + 1
+    }
+
+    /// Lookups in front of every other action, if one of them may supply the identity of an event; else none.
+    pub fn identity_lookups(&self) -> &[Step] {
+        let leading = self.steps.iter().take_while(|step| step.action.is_lookup()).count();
+        let lookups = &self.steps[..leading];
+        match lookups.iter().rposition(|step| !step.identity.is_empty()) {
+            Some(last) => &lookups[..=last],
+            None => &[],
+        }
     }
 
     /// Whether a job in this place takes back what it did.

@@ -45,6 +45,14 @@ pub struct UserRecord {
     pub changed_at: Time,
 }
 
+/// A user at an OpenID provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderIdentity {
+    pub issuer: String,
+    /// The provider's own id of the user.
+    pub subject: String,
+}
+
 /// Issues a credential. Expired ones are removed, and of a user's sessions the oldest beyond the maximum.
 #[derive(Clone, Debug)]
 pub struct NewCredential {
@@ -52,9 +60,11 @@ pub struct NewCredential {
     pub digest: SecretDigest,
     /// User of a session or a link; name of a token.
     pub name: String,
-    /// Of a token; those of a session are its user's.
+    /// Of a token, and of a session that a provider vouched for; those of another session are its user's.
     pub role: Role,
     pub reveal: bool,
+    /// Of a session that was opened by an OpenID provider.
+    pub provider: Option<ProviderIdentity>,
     pub expires_at: Time,
     pub actor: String,
     pub at: Time,
@@ -67,6 +77,8 @@ pub struct CredentialRecord {
     pub name: String,
     pub role: Role,
     pub reveal: bool,
+    /// Of a session that was opened by an OpenID provider.
+    pub provider: Option<ProviderIdentity>,
     pub created_at: Time,
     pub created_by: String,
     pub expires_at: Time,
@@ -102,7 +114,16 @@ impl NewCredential {
     pub(crate) fn audited(&self) -> (&'static str, String, String) {
         let until = format!("until {}", self.expires_at);
         match self.kind {
-            CredentialKind::Session => ("sign in", format!("user {}", self.name), until),
+            CredentialKind::Session => {
+                let detail = match &self.provider {
+                    None => until,
+                    Some(ProviderIdentity { issuer, subject }) => {
+                        let by = format!("{until}, by {issuer}, subject {subject}");
+                        rights(self.role, self.reveal, &by)
+                    }
+                };
+                ("sign in", format!("user {}", self.name), detail)
+            }
             CredentialKind::Token => ("add", format!("token {}", self.name), rights(self.role, self.reveal, &until)),
             CredentialKind::Link => ("add", format!("sign-in link of {}", self.name), until),
         }

@@ -94,14 +94,10 @@ fn insert(connection: &Connection, event: &NewEvent, seq: i64) -> rusqlite::Resu
             event.revision.as_ref(),
             event.entity as i64,
             event.received_at.0,
-            0,
-            None::<i64>,
-            None::<String>,
-            None::<Vec<u8>>,
-            None::<String>,
             None::<i64>,
             job.route.destination.as_ref(),
-            0
+            0,
+            event.imported
         ])?;
     }
     Ok(())

@@ -25,6 +25,8 @@ pub struct JobFilter {
     pub class: Option<String>,
     /// Failure code.
     pub code: Option<String>,
+    /// Destination of the step at which the job is.
+    pub destination: Option<String>,
     /// Changed at or after this time.
     pub since: Option<Time>,
     /// Changed before this time.
@@ -103,4 +105,40 @@ pub struct Page {
     /// Only entries behind the one with this number: a job id or a sequence number.
     pub after: Option<i64>,
     pub limit: u32,
+}
+
+/// Rows of a list. A page that is not full ends where the list ends, or where the time for its search was up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListPage<T> {
+    pub rows: Vec<T>,
+    /// Where the next page begins: [`Page::after`]. Absent at the end of the list.
+    pub next: Option<i64>,
+    /// The time was up before the page was full: rows were looked at back to this time, and `next` continues there.
+    pub scanned_to: Option<Time>,
+}
+
+impl<T> ListPage<T> {
+    /// The list ends here.
+    pub(crate) fn whole(rows: Vec<T>) -> ListPage<T> {
+        ListPage { rows, next: None, scanned_to: None }
+    }
+
+    /// As many rows as were asked for; the next page begins behind the last one.
+    pub(crate) fn full(rows: Vec<T>, id: impl FnOnce(&T) -> i64) -> ListPage<T> {
+        let next = rows.last().map(id);
+        ListPage { rows, next, scanned_to: None }
+    }
+
+    /// All rows that match, up to the limit of a page.
+    pub(crate) fn of(rows: Vec<T>, page: Page, id: impl FnOnce(&T) -> i64) -> ListPage<T> {
+        match rows.len() >= page.limit as usize {
+            true => ListPage::full(rows, id),
+            false => ListPage::whole(rows),
+        }
+    }
+
+    pub(crate) fn try_map<U, E>(self, map: impl FnMut(T) -> Result<U, E>) -> Result<ListPage<U>, E> {
+        let rows = self.rows.into_iter().map(map).collect::<Result<_, E>>()?;
+        Ok(ListPage { rows, next: self.next, scanned_to: self.scanned_to })
+    }
 }

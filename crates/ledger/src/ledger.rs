@@ -4,14 +4,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use serde_json::Value;
 use sluice_domain::alert::state::AlertChanges;
+use sluice_domain::call_budget::BudgetRow;
 use sluice_domain::event::EventId;
+use sluice_domain::idempotent_command::Claim;
 use sluice_domain::job::{JobState, Term};
 use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::respond::ResponseChange;
+use sluice_domain::upsert::{self, RecordIdentity};
 use tokio::sync::watch;
 
 use crate::access::{NewCredential, PutUser, RemoveUser, RevokeCredential, TakeLink, UseCredential};
+use crate::command::{ClaimCommand, FinishCommand};
+use crate::event_edit::{EditEvent, Edited};
+use crate::failure_group::{MarkGroup, MarkedGroup};
 use crate::filter::EventFilter;
 use crate::import::{CancelImport, ImportStep, NewImport};
 use crate::memory;
@@ -84,9 +91,9 @@ impl Ledger {
     /// Opens the embedded ledger in a directory under a new term and starts its writer. Creates it if there is none.
     pub fn open(directory: &Path, options: LedgerOptions) -> Result<Ledger, Error> {
         let lock = sqlite::lock(directory)?;
-        let stats = Arc::new(Stats::default());
+        let (stats, search_max) = (Arc::new(Stats::default()), options.search_max);
         let writer = sqlite::Writer::open(directory, options, stats.clone())?;
-        let reads = Reads::Sqlite(sqlite::ReadPool::open(directory, writer.key_store())?);
+        let reads = Reads::Sqlite(sqlite::ReadPool::open(directory, writer.key_store(), search_max)?);
         let opened = writer.opened();
         let run = move |operations| {
             // Held by the writer: the directory is free for another process once the last write is done.
@@ -358,6 +365,36 @@ impl Ledger {
         self.submit(Op::MarkAlert, mark).await
     }
 
+    /// Claims an idempotency key for a command of an operator.
+    pub async fn claim_command(&self, claim: ClaimCommand) -> Result<Claim, Error> {
+        self.submit(Op::ClaimCommand, claim).await
+    }
+
+    /// Stores the response of a command that was claimed, or frees its key.
+    pub async fn finish_command(&self, finish: FinishCommand) -> Result<(), Error> {
+        self.submit(Op::FinishCommand, finish).await
+    }
+
+    /// The audit trail without a filter, newest first.
+    pub async fn audit_trail(&self, page: Page) -> Result<Vec<AuditRecord>, Error> {
+        Ok(self.audit_entries(AuditFilter::default(), page).await?.rows)
+    }
+
+    /// Stores an edited event as a new revision and requeues its jobs. They are announced as those that are released.
+    pub async fn edit_event(&self, edit: EditEvent) -> Result<Edited, Error> {
+        self.submit(Op::EditEvent, edit).await
+    }
+
+    /// An operator acknowledges, resolves or reopens a failure group.
+    pub async fn mark_group(&self, mark: MarkGroup) -> Result<MarkedGroup, Error> {
+        self.submit(Op::MarkGroup, mark).await
+    }
+
+    /// Charges calls of a budget. Returns its rows, oldest first.
+    pub async fn charge_calls(&self, charge: ChargeCalls) -> Result<Vec<BudgetRow>, Error> {
+        self.submit(Op::ChargeCalls, charge).await
+    }
+
     /// Stores what was learned of payloads with the last event that was looked at. `false` if another write came between: the
     /// caller reads again.
     pub async fn keep_shapes(&self, keep: KeepShapes) -> Result<bool, Error> {
@@ -441,6 +478,22 @@ impl Ledger {
         self.submit(Op::FindReferenced, lookup).await
     }
 
+    /// Id of the record of an identity, as an effect of another job than this one returned it.
+    pub async fn remembered_record(&self, job: JobId, identity: RecordIdentity) -> Result<Option<Value>, Error> {
+        /// Newest events that are looked at; all of them should have the same record.
+        const EVENTS_MAX: usize = 16;
+        let lookup = EventLookup::Identity { identity: identity.clone(), except: job };
+        let mut seqs = self.find_referenced(lookup).await?;
+        seqs.truncate(EVENTS_MAX);
+        let mut effects = Vec::new();
+        for (event, _) in self.events(seqs).await? {
+            for other in self.jobs_of_event(event).await?.into_iter().filter(|other| other.id != job) {
+                effects.extend(self.effects(other.id).await?);
+            }
+        }
+        Ok(upsert::remembered(&effects, &identity))
+    }
+
     /// Events of a contact and of those that are merged into it, newest first.
     pub async fn contact_events(&self, contact: ContactId, page: Page) -> Result<Vec<EventSeq>, Error> {
         self.submit(Op::ContactEvents, ContactEvents { contact, page }).await
@@ -455,10 +508,16 @@ impl Ledger {
         self.submit(Op::MergeContacts, merge).await
     }
 
-    /// Releases a quarantined event with an identity that an operator supplies. Its jobs are announced like those that a later
-    /// event releases.
+    /// Releases a quarantined event with an identity that an operator or a lookup supplies. Its jobs are announced like those that
+    /// a later event releases.
     pub async fn identify(&self, identify: IdentifyEvent) -> Result<Identified, Error> {
         self.submit(Op::Identify, identify).await
+    }
+
+    /// Records that the lookups of an event found no identity, and when they are made again. `false` if the event was identified
+    /// meanwhile, or the lookups were made by another process.
+    pub async fn identity_lookup_ended(&self, ended: IdentityLookupEnded) -> Result<bool, Error> {
+        self.submit(Op::IdentityLookupEnded, ended).await
     }
 
     /// Takes a contact out of the one that it is merged into.
@@ -472,13 +531,26 @@ impl Ledger {
     }
 
     /// Events that match, newest first, with their jobs. Keys and contacts are found by their digests.
-    pub async fn find_events(&self, filter: EventFilter, page: Page) -> Result<Vec<ListedEvent>, Error> {
+    pub async fn find_events(&self, filter: EventFilter, page: Page) -> Result<ListPage<ListedEvent>, Error> {
         let (keys, contacts) = (filter.keys.clone().unwrap_or_default(), filter.contacts.clone().unwrap_or_default());
         let found = match keys.is_empty() && contacts.is_empty() {
             true => FoundKeys::default(),
             false => self.submit(Op::FindKeys, KeyLookup { keys, contacts }).await?,
         };
         self.list_events(EventQuery::new(filter, found), page).await
+    }
+
+    /// Ids of jobs that match beyond an id, oldest first. Searches in several reads, so that none of them is long.
+    pub async fn matching_jobs(&self, filter: JobFilter, after: JobId, limit: u32) -> Result<Vec<JobId>, Error> {
+        let (mut found, mut after) = (Vec::new(), after);
+        while found.len() < limit as usize {
+            let missing = limit - found.len() as u32;
+            let part = self.matching_jobs_part(filter.clone(), after, missing).await?;
+            found.extend(part.rows);
+            let Some(next) = part.next else { break };
+            after = JobId(next);
+        }
+        Ok(found)
     }
 
     /// Events whose ids begin with this text, of at least [`EventId::SHORT_CHARACTERS`] characters after `evt_`.

@@ -4,8 +4,13 @@
 //! and their data; the drivers `sqlite` and `memory` implement them and know nothing of each other.
 
 mod access;
+mod audit;
+mod balance;
 pub mod bench;
+mod command;
 mod error;
+mod event_edit;
+mod failure_group;
 mod fence;
 mod filter;
 mod import;
@@ -23,11 +28,16 @@ mod submission_queue;
 mod write_store;
 
 pub use access::{
-    CredentialRecord, NewCredential, PutUser, RemoveUser, RevokeCredential, SecretDigest, TakeLink, UseCredential,
-    UserRecord, secret_digest,
+    CredentialRecord, NewCredential, ProviderIdentity, PutUser, RemoveUser, RevokeCredential, SecretDigest, TakeLink,
+    UseCredential, UserRecord, secret_digest,
 };
+pub use audit::AuditFilter;
+pub use balance::{BalanceOutcome, BalancePart};
+pub use command::{ClaimCommand, FinishCommand};
 pub use error::Error;
-pub use filter::{ApprovalFilter, EventFilter, EventQuery, JobFilter, Page, StoredQuery};
+pub use event_edit::{EditEvent, Edited, EventRevisionRecord};
+pub use failure_group::{GroupQuery, MarkGroup, MarkedGroup};
+pub use filter::{ApprovalFilter, EventFilter, EventQuery, JobFilter, ListPage, Page, StoredQuery};
 pub use import::{CancelImport, ImportStep, NewImport};
 pub use ledger::Ledger;
 pub use op::*;

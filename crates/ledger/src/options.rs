@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
 
 use sluice_domain::job::Term;
 use sluice_domain::pseudonym::PseudonymKey;
@@ -59,6 +60,8 @@ pub struct LedgerOptions {
     pub recent_keys_max: Option<usize>,
     /// Pages of the write-ahead log before the writer resets it; `None` is the default. Small values are for tests.
     pub wal_pages_max: Option<u64>,
+    /// Time that a page of a list searches before it answers with what it has found; `None` is the default. Zero is for tests.
+    pub search_max: Option<Duration>,
     /// Required for a ledger on disk.
     pub root_key: Option<RootKey>,
 }
@@ -80,6 +83,7 @@ impl LedgerOptions {
             on_fatal: Box::new(|_| {}),
             recent_keys_max: None,
             wal_pages_max: None,
+            search_max: None,
             root_key: None,
         }
     }

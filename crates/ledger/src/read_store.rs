@@ -49,13 +49,18 @@ macro_rules! read_verbs {
             /// The attempts of a job in their order.
             attempts(job: JobId) -> Vec<AttemptRecord>;
             /// Events that match, newest first, with their jobs.
-            list_events(query: EventQuery, page: Page) -> Vec<ListedEvent>;
+            list_events(query: EventQuery, page: Page) -> ListPage<ListedEvent>;
             /// Jobs that match, newest first, with their events.
-            list_jobs(filter: JobFilter, page: Page) -> Vec<(JobRecord, EventRecord)>;
-            /// Ids of jobs that match beyond an id, oldest first.
-            matching_jobs(filter: JobFilter, after: JobId, limit: u32) -> Vec<JobId>;
+            list_jobs(filter: JobFilter, page: Page) -> ListPage<(JobRecord, EventRecord)>;
+            /// Ids of jobs that match beyond an id, oldest first, as far as they are found in the time of one read.
+            matching_jobs_part(filter: JobFilter, after: JobId, limit: u32) -> ListPage<JobId>;
             /// Failures of dead and unknown jobs since a time, most frequent first.
             dead_reasons(since: Time, limit: u32) -> Vec<Reason>;
+            /// Dead letters by why they died, the one with the newest first. Kept, not scanned.
+            failure_groups(query: GroupQuery) -> Vec<FailureGroup>;
+            failure_group(id: GroupId) -> Option<FailureGroup>;
+            /// Number of failure groups with dead letters, by state.
+            failure_group_counts() -> Vec<(GroupState, u64)>;
             /// Replays, newest first.
             replays(page: Page) -> Vec<ReplayRecord>;
             /// Replays that are running, oldest first.
@@ -73,8 +78,12 @@ macro_rules! read_verbs {
             revision_history(page: Page) -> Vec<RevisionRecord>;
             /// Number of live jobs and dead letters by revision, worker and queues.
             pinned() -> Vec<PinnedRecord>;
-            /// The audit trail, newest first.
-            audit_trail(page: Page) -> Vec<AuditRecord>;
+            /// Entries of the audit trail that match, newest first.
+            audit_entries(filter: AuditFilter, page: Page) -> ListPage<AuditRecord>;
+            /// What each source has sent since the start of a day, and the sequence numbers of the events since then. Of one snapshot.
+            balance_start(day: Time) -> (Vec<SourceDayCounts>, Range<EventSeq>);
+            /// What became of at most so many events beyond one.
+            balance_part(after: EventSeq, limit: u32) -> BalancePart;
             /// What each source has sent on each day since one (`2026-11-15`).
             source_day_counts(since_day: String) -> Vec<SourceDayCounts>;
             /// Intervals of a measure, oldest first, at most [`POINTS_MAX`](sluice_domain::history::series::POINTS_MAX).
@@ -107,12 +116,18 @@ macro_rules! read_verbs {
             contacts(conflicts_only: bool, page: Page) -> Vec<ContactRecord>;
             /// The identity that was supplied for an event after it was accepted, or until when the event waits for one.
             event_identity(event: EventSeq) -> EventIdentity;
+            /// Quarantined events whose lookups are due, and how often they were made; oldest first.
+            due_identity_lookups(at: Time, limit: u32) -> Vec<(EventSeq, u32)>;
+            /// Requests that were answered as duplicates of an event.
+            event_duplicates(event: EventSeq) -> Option<EventDuplicates>;
+            /// An event as it was accepted, and its edits, in their order. Empty if there is no such event.
+            event_revisions(event: EventSeq) -> Vec<EventRevisionRecord>;
             /// Events of a contact, and of those that are merged into it, whose identity was supplied later; newest first.
             supplied_identities(contact: ContactId, limit: u32) -> Vec<IdentityRecord>;
             /// Number of effects that count under a cap.
             cap_used(cap: CapReservation, now: Time) -> u64;
             /// Suppressed contacts, newest first.
-            suppressions(limit: u32) -> Vec<SuppressionRecord>;
+            suppressions(page: Page) -> Vec<SuppressionRecord>;
             approval(id: ApprovalId) -> Option<ApprovalRecord>;
             /// Approvals that match, newest first.
             approvals(filter: ApprovalFilter, page: Page) -> Vec<ApprovalRecord>;
@@ -139,13 +154,15 @@ pub(crate) use read_verbs;
 /// Everything that the table names, for the modules that expand it.
 pub(crate) mod prelude {
     pub use std::collections::BTreeMap;
+    pub use std::ops::Range;
     pub use std::sync::Arc;
 
     pub use sluice_domain::access::CredentialKind;
     pub use sluice_domain::alert::Alert;
     pub use sluice_domain::approval::ApprovalId;
     pub use sluice_domain::contact::{ContactId, ContactView, WriteSlot};
-    pub use sluice_domain::duplicate_stats::DuplicateStats;
+    pub use sluice_domain::duplicate_stats::{DuplicateStats, EventDuplicates};
+    pub use sluice_domain::failure_group::{FailureGroup, GroupId, GroupState};
     pub use sluice_domain::history::series::{HistoryQuery, HistoryRow};
     pub use sluice_domain::import::ImportId;
     pub use sluice_domain::job::JobId;
@@ -159,7 +176,11 @@ pub(crate) mod prelude {
 
     pub use crate::Error;
     pub use crate::access::{CredentialRecord, SecretDigest, UserRecord};
-    pub use crate::filter::{ApprovalFilter, EventQuery, JobFilter, Page, StoredQuery};
+    pub use crate::audit::AuditFilter;
+    pub use crate::balance::{BalanceOutcome, BalancePart};
+    pub use crate::event_edit::EventRevisionRecord;
+    pub use crate::failure_group::GroupQuery;
+    pub use crate::filter::{ApprovalFilter, EventQuery, JobFilter, ListPage, Page, StoredQuery};
     pub use crate::op::ApprovalRecord;
     pub use crate::record::*;
 }

@@ -228,6 +228,8 @@ pub struct SafeModeRecord {
 /// A contact that must not be written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuppressionRecord {
+    /// Ascending in the order in which contacts were suppressed.
+    pub id: i64,
     /// The masked contact.
     pub label: String,
     /// Empty means any channel.
@@ -282,6 +284,20 @@ pub struct EventIdentity {
     pub supplied: Option<IdentityRecord>,
     /// Until when it waits for a later event that supplies one.
     pub waits_until: Option<Time>,
+    /// Lookups that may supply one. `None` if there are none, or once it is identified.
+    pub lookup: Option<IdentityLookupRecord>,
+}
+
+/// Lookups of a quarantined event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityLookupRecord {
+    pub seq: EventSeq,
+    /// How often they were made.
+    pub tries: u32,
+    /// When they are made next; `None` if they are not made again.
+    pub due_at: Option<Time>,
+    /// Code of the last result.
+    pub last: Option<String>,
 }
 
 /// A worker and a destination (empty: internal steps) with live jobs.

@@ -1,10 +1,10 @@
 //! What becomes of a lane in which a call of unknown outcome may still be applied. The same for both drivers.
 
-use sluice_domain::job::{EffectKey, EffectState, JobId};
+use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
 
-use crate::op::EffectSettlement;
+use crate::op::{EffectSettlement, Recheck};
 use crate::record::JobRecord;
 
 /// A lane with a call of unknown outcome, and its last confirmed write.
@@ -28,6 +28,33 @@ pub(crate) enum StragglerChange {
         old: Straggler,
         new: Straggler,
     },
+}
+
+/// What becomes of a lane that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DueLane {
+    /// The confirmed write is compared with its record.
+    Compare,
+    /// It is looked at again then.
+    Later(Time),
+    /// There is nothing to compare.
+    Delete,
+}
+
+impl DueLane {
+    /// By the states of the lane's job and of its effect.
+    pub fn of(recheck: &Recheck, job: Option<JobState>, effect: Option<EffectState>) -> DueLane {
+        let is_confirmed = effect == Some(EffectState::Applied);
+        match job {
+            Some(state) if state.is_live() => DueLane::Later(recheck.due_at + Recheck::RUNS_LATER),
+            Some(JobState::Succeeded) if is_confirmed => DueLane::Compare,
+            // The write counts once the job is replayed.
+            Some(JobState::Dead | JobState::Unknown) if is_confirmed => {
+                DueLane::Later(recheck.due_at + Recheck::FAILED_LATER)
+            }
+            _ => DueLane::Delete,
+        }
+    }
 }
 
 impl Straggler {

@@ -3,14 +3,19 @@
 use serde_json::Value;
 use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
+use sluice_domain::call_budget::BudgetRow;
 use sluice_domain::contact::ContactId;
 use sluice_domain::event::EventId;
+use sluice_domain::idempotent_command::Claim;
 use sluice_domain::respond::ResponseChange;
 use sluice_domain::time::Time;
 use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::access::{CredentialRecord, NewCredential, PutUser, RemoveUser, RevokeCredential, TakeLink, UseCredential};
+use crate::command::{ClaimCommand, FinishCommand};
+use crate::event_edit::{EditEvent, Edited};
+use crate::failure_group::{MarkGroup, MarkedGroup};
 use crate::import::{CancelImport, NewImport};
 use crate::op::*;
 use crate::record::{EventSeq, ImportRecord, ReplayRecord};
@@ -143,6 +148,14 @@ write_verbs! {
     KeepResponse: keep_response(ResponseChange) -> bool;
     /// `false` if there is no such alert.
     MarkAlert: mark_alert(MarkAlert) -> bool;
+    /// Claims an idempotency key for a command of an operator.
+    ClaimCommand: claim_command(ClaimCommand) -> Claim;
+    /// Stores the response of a command, or frees its key.
+    FinishCommand: finish_command(FinishCommand) -> ();
+    /// An operator acknowledges, resolves or reopens a failure group.
+    MarkGroup: mark_group(MarkGroup) -> MarkedGroup;
+    /// Returns the rows of the budget, oldest first.
+    ChargeCalls: charge_calls(ChargeCalls) -> Vec<BudgetRow>;
     /// `false` if the shapes or the last event are not those that were read: they are to be read again.
     KeepShapes: keep_shapes(KeepShapes) -> bool;
     /// Returns the number of notices.
@@ -165,8 +178,12 @@ write_verbs! {
     FindReferenced: find_referenced(EventLookup) -> Vec<EventSeq>;
     /// Events of a contact and of those that are merged into it, newest first. The index belongs to the writer.
     ContactEvents: contact_events(ContactEvents) -> Vec<EventSeq>;
-    /// Releases a quarantined event with an identity that an operator supplies.
+    /// Releases a quarantined event with an identity that an operator or a lookup supplies.
     Identify: identify(IdentifyEvent) -> Identified;
+    /// `false` if the event was identified meanwhile, or the lookups were made by another process.
+    IdentityLookupEnded: identity_lookup_ended(IdentityLookupEnded) -> bool;
+    /// Stores an edited event as a new revision and requeues its jobs.
+    EditEvent: edit_event(EditEvent) -> Edited;
     MergeContacts: merge_contacts(MergeContacts) -> ContactChange;
     SplitContact: split_contact(SplitContact) -> ContactChange;
     /// Returns the version of a new tenant key, or the number of contacts that were looked at.

@@ -132,7 +132,9 @@ async fn begin(ledger: &Ledger, job: JobId) -> Result<BeginResult, Error> {
     let (step_id, destination, key) = ("create".into(), "crm".into(), effect_key(job));
     let class = EffectClass::Keyed;
     let fence = Fence { owner: ledger.term(), expected: Term(0) };
-    let begin = Begin { job, n: 1, fence, step: 0, step_id, key, class, action: "http.post", destination, at: START };
+    let action = "http.post";
+    let begin =
+        Begin { job, n: 1, fence, step: 0, step_id, key, class, action, destination, identity: None, at: START };
     ledger.begin(begin, vec![]).await.map(|begun| match begun {
         CappedBeginResult::Begun(result) => result,
         CappedBeginResult::Refused(cap) => panic!("cap {cap} refuses"),
@@ -189,7 +191,7 @@ fn on_a_small_disk() {
             let mut ids = Vec::new();
             send_until_full(&ledger, round, &mut ids).await;
             assert!(ids.len() > 20, "{} events before the disk was full", ids.len());
-            let listed = ledger.list_jobs(queued(), Page { after: None, limit: 10_000 }).await.unwrap();
+            let listed = ledger.list_jobs(queued(), Page { after: None, limit: 10_000 }).await.unwrap().rows;
             let jobs: Vec<JobId> = listed.iter().map(|(job, _)| job.id).take(COMPLETIONS).collect();
             fill(&rest);
             for job in &jobs {

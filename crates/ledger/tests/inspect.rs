@@ -35,6 +35,7 @@ async fn job(ledger: &Ledger, key: &str, state: JobState) -> JobId {
     }
     let effect = EffectKey::new(accepted.id, "crm", "create");
     let begin = Begin {
+        identity: None,
         job: id,
         n: 1,
         fence: fence(1, 0),
@@ -198,6 +199,16 @@ async fn a_row_that_was_altered_or_deleted_is_named() {
             "UPDATE job_total SET count = count + 1 WHERE state = 8",
             38,
             "6 jobs of worker crm for destination `` are counted in state 8, and there are 5",
+        ),
+        (
+            "UPDATE failure_group SET count = 2, total = 2",
+            38,
+            "2 dead letters of worker crm are counted with the failure permanent no-such-field, and there are 1",
+        ),
+        (
+            "DELETE FROM failure_group",
+            38,
+            "0 dead letters of worker crm are counted with the failure permanent no-such-field, and there are 1",
         ),
         ("INSERT INTO deferred VALUES (8, 'crm', 'crm', 7, 0)", 38, "job_8 is in state 0, and is listed as deferred"),
         (

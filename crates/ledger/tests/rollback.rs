@@ -64,7 +64,7 @@ fn of_session(key: &str, email: Option<&str>) -> NewEvent {
         ..Observation::default()
     };
     let failure = Failure::new(FailureClass::Identity, IDENTITY_MISSING, "no identity");
-    let quarantine = email.is_none().then_some(Quarantine { failure });
+    let quarantine = email.is_none().then_some(Quarantine::new(failure));
     NewEvent { observation: Some(Box::new(observation)), quarantine, ..event(key) }
 }
 

@@ -59,6 +59,7 @@ async fn attempt(ledger: &Ledger, job: JobId, n: u32, state: JobState) {
     let key = EffectKey([100 + u8::try_from(job.0 % 100).unwrap(); 16]);
     let failure = || Some(Failure::new(FailureClass::Permanent, "no-such-field", format!("{SECRET} is refused")));
     let begin = Begin {
+        identity: None,
         job,
         n,
         fence: fence(1, n - 1),
@@ -139,7 +140,7 @@ async fn fill(ledger: &Ledger) -> Vec<Accepted> {
     let dead = accept(ledger, NewEvent { contact: None, ..personal("dead") }).await;
     attempt(ledger, job_of(ledger, &dead).await, 1, JobState::Dead).await;
     let failure = Failure::new(FailureClass::Mapping, "schema", format!("{SECRET} has no name"));
-    let quarantine = Some(Quarantine { failure });
+    let quarantine = Some(Quarantine::new(failure));
     let quarantined = accept(ledger, NewEvent { quarantine, ..personal("quarantined") }).await;
     let clash = ledger.accept(NewEvent { fingerprint: [9; 16], ..personal("finished") }).await.unwrap();
     assert!(

@@ -11,7 +11,7 @@ use sluice_domain::outcome::{Outcome, Readback};
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
 
-use crate::config::{AnswerCase, ConnectorTests, ExpectedAnswer, ExpectedRequest};
+use crate::config::{AnswerCase, ConnectorTests, ExpectedAnswer, ExpectedOutcome, ExpectedRequest};
 
 /// Effect key of every case.
 const EFFECT_KEY: &str = "0123456789abcdef0123456789abcdef";
@@ -59,6 +59,10 @@ pub fn run(tests: &ConnectorTests) -> AnswerReport {
     }
     for action in tests.connector.actions() {
         let name = action.spec().name;
+        let is_batch = |case: &&AnswerCase| case.is_batch && case.action.name() == name && case.request.is_some();
+        if action.definition().batch.is_some() && !tests.cases.iter().any(|case| is_batch(&case)) {
+            report.problems.push(format!("the action {name} has no case with the request of a batch"));
+        }
         if !tests.cases.iter().any(|case| case.action.name() == name && case.request.is_some()) {
             report.problems.push(format!("the action {name} has no case with its request"));
         }
@@ -67,20 +71,34 @@ pub fn run(tests: &ConnectorTests) -> AnswerReport {
 }
 
 fn run_case(connectors: &Connectors, case: &AnswerCase, covered: &mut BTreeSet<usize>, report: &mut AnswerReport) {
-    let call = Call {
-        action: case.action,
-        destination: DESTINATION,
-        with: &case.with,
-        effect_key: EFFECT_KEY,
-        message_key: None,
-        attempt: 1,
-        traceparent: None,
-        timeout: Duration::from_secs(30),
-        now: NOW,
-    };
     let mut problem = |what: String| report.problems.push(format!("{}: {what}", case.name));
+    let keys: Vec<String> = (0..case.with.len()).map(effect_key).collect();
+    let calls: Vec<Call<'_>> = case
+        .with
+        .iter()
+        .zip(&keys)
+        .map(|(with, effect_key)| Call {
+            action: case.action,
+            destination: DESTINATION,
+            with,
+            effect_key,
+            message_key: None,
+            record: None,
+            attempt: 1,
+            traceparent: None,
+            timeout: Duration::from_secs(30),
+            now: NOW,
+        })
+        .collect();
+    let Some(call) = calls.first().copied() else { return problem("there is no call".to_owned()) };
     for (expected, preview) in [
-        (&case.request, case.request.as_ref().map(|_| connectors.preview(&call))),
+        (
+            &case.request,
+            case.request.as_ref().map(|_| match case.is_batch {
+                true => connectors.preview_batch(&calls),
+                false => connectors.preview(&call),
+            }),
+        ),
         (&case.read_back, case.read_back.as_ref().map(|_| connectors.preview_read_back(&call))),
     ] {
         match (expected, preview) {
@@ -90,10 +108,16 @@ fn run_case(connectors: &Connectors, case: &AnswerCase, covered: &mut BTreeSet<u
         }
     }
     for answer in &case.answers {
-        match connectors.judge(&call, &recorded(answer)) {
-            Ok((rule, outcome)) => {
-                covered.extend(rule);
-                compare_outcome(answer, &outcome).into_iter().for_each(&mut problem);
+        let judged = match case.is_batch {
+            true => connectors.judge_batch(&calls, &recorded(answer)),
+            false => connectors
+                .judge(&call, &recorded(answer))
+                .map(|(rule, outcome)| (rule.into_iter().collect(), vec![outcome])),
+        };
+        match judged {
+            Ok((rules, outcomes)) => {
+                covered.extend(rules);
+                compare_outcomes(answer, &outcomes).into_iter().for_each(&mut problem);
             }
             Err(failure) => problem(failure.message),
         }
@@ -116,6 +140,46 @@ pub struct RecordedRoute {
     pub answer: ExpectedAnswer,
     /// Answer of a read-back before the effect exists.
     pub absent: Option<ExpectedAnswer>,
+    /// Members that lead to the items of the request and to the results of the answer.
+    pub batch: Option<(Vec<String>, Vec<String>)>,
+}
+
+/// Path of the token endpoint, with `*` for values; `None` if the connector has none.
+pub fn token_path(tests: &ConnectorTests) -> Option<String> {
+    let document: Value = serde_json::from_str(&tests.connector.definition.source).unwrap_or_default();
+    let template = document["auth"]["oauth"]["token_url"].as_str()?;
+    let path = path_pattern(template);
+    // The whole URL is a key of the destination.
+    Some(if path.is_empty() { "/token".to_owned() } else { path })
+}
+
+/// The route of an action's batch, if it has one.
+fn batch_route(tests: &ConnectorTests, document: &Value, name: &str, base: &str) -> Option<RecordedRoute> {
+    let batch = &document["actions"][name]["batch"];
+    let cases = tests.cases.iter().filter(|case| case.action.name() == name && case.is_batch);
+    let is_done = |answer: &&ExpectedAnswer| answer.outcomes.first().is_some_and(|first| first.outcome == "done");
+    let answer = cases.flat_map(|case| &case.answers).find(is_done)?.clone();
+    let request = &batch["request"];
+    let members = batch["results"].as_str().map(|results| {
+        let rest = results.trim().trim_start_matches("response.body").trim_start_matches('.');
+        let names = rest.split('.').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        (items_at(&request["json"]).unwrap_or_default(), names)
+    });
+    let found = route(method(request, "POST"), request_path(base, request), answer);
+    Some(RecordedRoute { batch: members, ..found })
+}
+
+/// Members that lead to the items in a request.
+fn items_at(template: &Value) -> Option<Vec<String>> {
+    match template {
+        Value::String(text) if text.replace(' ', "") == "{{items}}" => Some(vec![]),
+        Value::Object(members) => members.iter().find_map(|(name, value)| {
+            let mut names = items_at(value)?;
+            names.insert(0, name.clone());
+            Some(names)
+        }),
+        _ => None,
+    }
 }
 
 /// Requests of every action with its first successful answer, its read-back and the token request.
@@ -123,21 +187,22 @@ pub fn routes(tests: &ConnectorTests) -> Vec<RecordedRoute> {
     let document: Value = serde_json::from_str(&tests.connector.definition.source).unwrap_or_default();
     let base = base_path(tests.connector);
     let mut routes = vec![];
-    if let Some(token_url) = document["auth"]["oauth"]["token_url"].as_str() {
+    if let Some(path) = token_path(tests) {
         let body = json!({ "access_token": "simulated-token", "token_type": "Bearer", "expires_in": 3600 });
-        routes.push(route("POST", path_pattern(token_url), simple_answer(200, body)));
+        routes.push(route("POST", path, simple_answer(200, body)));
     }
     for action in tests.connector.actions() {
         let name = action.spec().name;
-        let own = || tests.cases.iter().filter(|case| case.action.name() == name);
-        let find =
-            |outcome: &str| own().flat_map(|case| &case.answers).find(|answer| answer.outcome == outcome).cloned();
+        let own = || tests.cases.iter().filter(|case| case.action.name() == name && !case.is_batch);
+        let find = |outcome: &str| own().flat_map(|case| &case.answers).find(|answer| answer.means(outcome)).cloned();
+        // Before the single form: both may have one path, and only the batch knows how many results there are.
+        routes.extend(batch_route(tests, &document, name, &base));
         let request = &document["actions"][name]["request"];
         if let Some(done) = find("done") {
             routes.push(route(method(request, "POST"), request_path(&base, request), done));
         }
         let find = |outcome: &str| {
-            own().flat_map(|case| &case.read_back_answers).find(|answer| answer.outcome == outcome).cloned()
+            own().flat_map(|case| &case.read_back_answers).find(|answer| answer.means(outcome)).cloned()
         };
         let request = &document["actions"][name]["read_back"]["request"];
         if let Some(present) = find("present") {
@@ -155,21 +220,11 @@ pub fn base_path(connector: &RegisteredConnector) -> String {
 }
 
 fn route(method: &str, path: String, answer: ExpectedAnswer) -> RecordedRoute {
-    RecordedRoute { method: method.to_owned(), path, answer, absent: None }
+    RecordedRoute { method: method.to_owned(), path, answer, absent: None, batch: None }
 }
 
 fn simple_answer(status: u16, body: Value) -> ExpectedAnswer {
-    ExpectedAnswer {
-        status,
-        headers: vec![],
-        body,
-        outcome: "done",
-        class: None,
-        code: None,
-        after: None,
-        result: None,
-        line: 0,
-    }
+    ExpectedAnswer { status, headers: vec![], body, outcomes: vec![], line: 0 }
 }
 
 fn method<'a>(request: &'a Value, usual: &'a str) -> &'a str {
@@ -225,11 +280,27 @@ fn differences(expected: &ExpectedRequest, found: &Preview) -> Vec<String> {
     differences
 }
 
-fn compare_outcome(answer: &ExpectedAnswer, outcome: &Outcome) -> Vec<String> {
+/// The effect key of the call at this place.
+fn effect_key(place: usize) -> String {
+    let (start, last) = EFFECT_KEY.split_at(EFFECT_KEY.len() - 2);
+    let last = usize::from_str_radix(last, 16).unwrap_or_default();
+    format!("{start}{:02x}", (last + place) % 256)
+}
+
+/// Compares the outcome of each call; one expected outcome is that of all.
+fn compare_outcomes(answer: &ExpectedAnswer, outcomes: &[Outcome]) -> Vec<String> {
+    if answer.outcomes.len() != 1 && answer.outcomes.len() != outcomes.len() {
+        let (expected, found) = (answer.outcomes.len(), outcomes.len());
+        return vec![format!("line {}: expected {expected} outcomes, found {found}", answer.line)];
+    }
+    let expected = answer.outcomes.iter().cycle();
+    expected.zip(outcomes).flat_map(|(expected, outcome)| compare_outcome(answer.line, expected, outcome)).collect()
+}
+
+fn compare_outcome(line: usize, answer: &ExpectedOutcome, outcome: &Outcome) -> Vec<String> {
     let mut differences = vec![];
     let mut differ = |what: &str, expected: String, found: String| {
         if expected != found {
-            let line = answer.line;
             differences.push(format!("line {line}: expected the {what} {expected}, found {found}"));
         }
     };
@@ -262,10 +333,11 @@ fn compare_read_back(answer: &ExpectedAnswer, found: &Readback) -> Vec<String> {
         Readback::Unreadable(_) => ("unreadable", None),
     };
     let mut differences = vec![];
-    if word != answer.outcome {
-        differences.push(format!("line {}: expected {}, found {word}", answer.line, answer.outcome));
+    let Some(expected) = answer.outcomes.first() else { return differences };
+    if word != expected.outcome {
+        differences.push(format!("line {}: expected {}, found {word}", answer.line, expected.outcome));
     }
-    if let (Some(expected), Some(found)) = (&answer.result, result)
+    if let (Some(expected), Some(found)) = (&expected.result, result)
         && expected != found
     {
         differences.push(format!("line {}: expected the result {expected}, found {found}", answer.line));
@@ -291,6 +363,10 @@ mod tests {
         assert!(has("GET", "/2010-04-01/Accounts/*/Messages.json"));
         assert!(has("PATCH", "/api/data/v9.2/*(*='*')"));
         assert!(has("POST", "/*/oauth2/v2.0/token"), "the token endpoint of Dataverse");
+        assert!(has("POST", "/token"), "the token endpoint of FCM");
+        let batch = |path: &str| found.iter().find(|route| route.path == path).unwrap().batch.clone();
+        assert_eq!(batch("/email/batch"), Some((vec![], vec![])));
+        assert_eq!(batch("/crm/v8/*/upsert"), Some((vec!["data".to_owned()], vec!["data".to_owned()])));
     }
 
     #[test]

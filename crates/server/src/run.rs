@@ -25,7 +25,7 @@ use crate::safe_mode::SafeModes;
 use crate::trials::ShadowRun;
 use crate::unclean_shutdown::{self, RunMarker};
 use crate::watch::Watch;
-use crate::{console, intake, maintain, operate, schedule, work};
+use crate::{console, identify, intake, maintain, operate, schedule, work};
 
 /// File in the data directory with the addresses of the running node.
 pub(crate) const NODE_FILE: &str = "node.json";
@@ -165,6 +165,7 @@ fn open_ledger(
         }),
         recent_keys_max: None,
         wal_pages_max: None,
+        search_max: None,
         root_key: Some(root_key::find(&settings.data)?),
     };
     Ok(Ledger::open(&settings.data, options)?)
@@ -315,24 +316,24 @@ impl Node {
         let (stop, stop_admin) = (watch::Sender::new(false), watch::Sender::new(false));
         let (replays, observers) = (operator.replay_batches(), observe_requests(&context, stop.subscribe()));
         let watch = Watch::new(&context, scheduler.clone(), listeners.intake_context);
-        let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, settings.scheduler);
         Ok(Node {
             intake,
             admin,
             operator,
-            schedule: tokio::spawn(schedule_loop.run()),
             intake_server: tokio::spawn(listeners.intake.run(stop.subscribe())),
             rest: vec![
                 tokio::spawn(listeners.changes.run(stop.subscribe())),
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
                 tokio::spawn(replays.run(stop.subscribe())),
                 tokio::spawn(observers),
+                tokio::spawn(identify::run(context.clone(), stop.subscribe())),
                 tokio::spawn(traces.run(stop_admin.subscribe())),
                 tokio::spawn(watch.run(stop_admin.subscribe())),
                 tokio::spawn(maintain::stragglers::run(ledger.clone(), clock.clone(), requeued, stop.subscribe())),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock.clone(), settings.keep, stop.subscribe())),
                 tokio::spawn(listeners.admin.run(stop_admin.subscribe())),
             ],
+            schedule: tokio::spawn(schedule::Loop::new(context, scheduler.clone(), inbox, settings.scheduler).run()),
             clock,
             ledger,
             mark,

@@ -7,6 +7,7 @@ use sluice_domain::ops::Begin;
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
 use sluice_domain::run::{CallBatch, GroupInput, Input, RECORD_AFTER, Recording, StepCall};
 
+use super::accounts::{self, Upsert};
 use super::coverage::Fault;
 use super::destinations::{Answer, Item, LAG_MS_MAX, Look};
 use super::invariants::Invariant;
@@ -19,12 +20,12 @@ use super::world::{SimEvent, Simulation};
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct SimCall {
-    members: Vec<usize>,
-    answers: Vec<Answer>,
-    outcomes: Vec<Outcome>,
-    recorded: Vec<bool>,
+    pub members: Vec<usize>,
+    pub answers: Vec<Answer>,
+    pub outcomes: Vec<Outcome>,
+    pub recorded: Vec<bool>,
     /// Intents that are recorded if the answer does not come soon.
-    begins: Vec<Begin>,
+    pub begins: Vec<Begin>,
 }
 
 impl Simulation {
@@ -35,7 +36,8 @@ impl Simulation {
         else {
             return;
         };
-        let is_recorded = recording.iter().map(|recording| !matches!(recording, Recording::IfSlow(_))).collect();
+        let is_recorded: Vec<bool> =
+            recording.iter().map(|recording| !matches!(recording, Recording::IfSlow(_))).collect();
         let mut begins = vec![];
         for recording in recording {
             match recording {
@@ -44,8 +46,13 @@ impl Simulation {
                 Recording::IfSlow(begin) => begins.push(*begin),
             }
         }
+        if let Err(failure) = self.count_call(group) {
+            return self.call_not_made(group, members, (&calls, failure), is_recorded);
+        }
         self.check_identities(&calls);
-        let may_land_late = calls.iter().all(|call| self.plan.facts(&call.label).is_some_and(|facts| facts.compares));
+        let upsert = self.upsert_of(&calls);
+        let may_land_late = upsert == Some(Upsert::Create)
+            || calls.iter().all(|call| self.plan.facts(&call.label).is_some_and(|facts| facts.compares));
         let sent = self.destinations.0[destination].call(self.now, may_land_late, &self.rates, &mut self.random);
         let items = self.destinations.0[destination].items(sent, calls.len(), &self.rates, &mut self.random);
         if let Some(fault) = sent.fault {
@@ -54,7 +61,7 @@ impl Simulation {
         }
         for ((call, member), item) in calls.iter().zip(&members).zip(&items.each) {
             let n = self.group_mut(group).map_or(0, |group| group.run.member(*member).job().attempts_total);
-            self.call_one((call, n), *item, destination);
+            self.call_one((call, n), *item, (destination, upsert));
         }
         if let Some(fault) = items.fault {
             self.coverage.fault(fault);
@@ -63,7 +70,10 @@ impl Simulation {
             calls.iter().for_each(|call| self.plan_landing(sent.after_ms + ms, call));
         }
         let answers: Vec<Answer> = items.each.iter().map(|item| item.answer).collect();
-        let outcomes = self.outcomes(&calls, &answers, items.is_whole);
+        let outcomes = match (upsert, &calls[..], &answers[..]) {
+            (Some(upsert), [call], [answer]) => vec![self.upsert_outcome(call, upsert, *answer)],
+            _ => self.outcomes(&calls, &answers, items.is_whole),
+        };
         let (epoch, slow) = (self.epoch, sent.after_ms > RECORD_AFTER.as_millis() as i64);
         let mut recorded: Vec<bool> = is_recorded;
         if slow {
@@ -81,13 +91,21 @@ impl Simulation {
     }
 
     /// One call reaches the destination, alone or with others.
-    fn call_one(&mut self, (call, n): (&StepCall, u32), item: Item, destination: usize) {
+    fn call_one(&mut self, (call, n): (&StepCall, u32), item: Item, (destination, upsert): (usize, Option<Upsert>)) {
         let label = &call.label;
         let Some(facts) = self.plan.facts(label).cloned() else { return };
         self.look_at_call(call, n, label);
         self.trace.note(self.now, "call", About::Job(call.job), u64::from(n) << 8);
         if facts.class == EffectClass::Natural && !facts.merged {
             self.write_called(call.job, label);
+        }
+        if upsert == Some(Upsert::Create) {
+            self.create_sent(call);
+        }
+        match upsert.filter(|_| item.applied) {
+            Some(Upsert::Create) => return self.create_applied(call),
+            Some(Upsert::Update(_)) => return self.account_updated(call),
+            None => {}
         }
         if item.applied {
             let shown = self.checker.job(call.job).effect(label).shown;
@@ -97,6 +115,12 @@ impl Simulation {
             }
             self.record_written(call);
         }
+    }
+
+    /// What a call that looks for its record comes to. Such a call is about one job.
+    fn upsert_of(&mut self, calls: &[StepCall]) -> Option<Upsert> {
+        let call = calls.first().filter(|call| self.plan.facts(&call.label).is_some_and(|facts| facts.upsert))?;
+        Some(self.look_for_account(call))
     }
 
     /// No two effects of one call have the same identity.
@@ -161,8 +185,19 @@ impl Simulation {
 
     pub(super) fn read_back(&mut self, mut sim: SimRun, call: &StepCall) {
         let Some(facts) = self.plan.facts(&call.label).cloned() else { return };
+        if let Err(failure) = self.count_call(sim.group) {
+            sim.pending = Pending::OverBudget(failure);
+            let epoch = self.epoch;
+            let run = self.keep(sim);
+            return self.plan_in(1, SimEvent::Answered { epoch, run });
+        }
         let seen = self.checker.job(call.job).effect(&call.label);
+        let mut account = None;
         let visible_at = match facts.class {
+            EffectClass::Verifiable if facts.upsert => {
+                account = self.accounts.found(call, self.now);
+                account.map(|_| self.now)
+            }
             EffectClass::Natural => self.record_is_of(call).then_some(self.now),
             _ => (seen.shown > 0).then_some(seen.visible_at),
         };
@@ -172,7 +207,11 @@ impl Simulation {
             self.happened(fault);
             self.checker.job(call.job).effect(&call.label).denied |= fault == Fault::ReadLies;
         }
-        sim.pending = Pending::ReadBack(look);
+        if facts.upsert {
+            self.account_read(call, look, fault);
+        }
+        let found = account.map_or(Value::Bool(true), |id| accounts::result(call, id));
+        sim.pending = Pending::ReadBack(look, found);
         let (epoch, ms) = (self.epoch, 5 + self.some_ms(200));
         let run = self.keep(sim);
         self.plan_in(ms, SimEvent::Answered { epoch, run });
@@ -184,8 +223,10 @@ impl Simulation {
             return;
         }
         let Some(mut sim) = self.take_run(slot) else { return };
-        if let Pending::ReadBack(look) = std::mem::replace(&mut sim.pending, Pending::Nothing) {
-            self.resume(sim, Input::ReadBack(readback_of(look)));
+        match std::mem::replace(&mut sim.pending, Pending::Nothing) {
+            Pending::ReadBack(look, found) => self.resume(sim, Input::ReadBack(readback_of(look, found))),
+            Pending::OverBudget(failure) => self.resume(sim, Input::ReadBack(Readback::Unreadable(failure))),
+            _ => {}
         }
     }
 
@@ -197,15 +238,15 @@ impl Simulation {
     }
 }
 
-fn readback_of(look: Look) -> Readback {
+fn readback_of(look: Look, found: Value) -> Readback {
     match look {
-        Look::Present => Readback::Present(Value::Bool(true)),
+        Look::Present => Readback::Present(found),
         Look::Absent => Readback::Absent,
         Look::Unreadable => Readback::Unreadable(Failure::new(FailureClass::Retryable, "connect", "it cannot be read")),
     }
 }
 
-fn outcome_of(answer: Answer, class: EffectClass) -> Outcome {
+pub(super) fn outcome_of(answer: Answer, class: EffectClass) -> Outcome {
     let failure = |class, code| Failure::new(class, code, "simulated");
     let retry = |code| Outcome::Retry { failure: failure(FailureClass::Retryable, code), after: None };
     let unsure = |code| Outcome::Unsure { failure: failure(FailureClass::Retryable, code) };

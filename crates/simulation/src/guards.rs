@@ -5,13 +5,14 @@ use std::sync::Arc;
 use sluice_domain::approval::{ApprovalId, ApprovalState};
 use sluice_domain::hash::{Map, Set};
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
-use sluice_domain::ops::{BeginResult, CappedBeginResult, Mark, RetryCharge};
+use sluice_domain::ops::{BeginResult, CappedBeginResult};
 use sluice_domain::run::StepCall;
 use sluice_domain::safe_mode::Modes;
 use sluice_domain::time::Time;
 
 use super::coverage::Fault;
 use super::invariants::Invariant;
+use super::observed::ObservedMark;
 use super::ops::SimReply;
 use super::plan::{MAIL_CAP, SimPlan, asks_about, condition_holds, items, step_of};
 use super::trace::About;
@@ -35,9 +36,9 @@ pub(super) struct Guards {
 
 impl Simulation {
     /// A job was told whether it owns the mark of its entity.
-    pub(super) fn check_mark(&mut self, mark: &Mark, reply: &SimReply) {
+    pub(super) fn check_mark(&mut self, mark: ObservedMark, reply: &SimReply) {
         let SimReply::Marked(Some(marked)) = reply else { return };
-        let (job, key, at) = (mark.result.job, mark.result.key, mark.result.at);
+        let ObservedMark { job, key, at, expires_at } = mark;
         let Some(entity) = self.store.job(job).map(|job| job.entity) else { return };
         let owner = self.checker.guards.marks.get(&entity).filter(|(_, _, until)| *until > at).copied();
         let fault = match (marked.set, owner) {
@@ -55,7 +56,16 @@ impl Simulation {
         };
         self.coverage.fault(fault);
         if fault == Fault::MarkSet {
-            self.checker.guards.marks.insert(entity, (key, job, mark.expires_at));
+            self.checker.guards.marks.insert(entity, (key, job, expires_at));
+        }
+    }
+
+    /// The mark of a job belongs to the effect that takes the place of its owner.
+    pub(super) fn mark_moved(&mut self, job: JobId, former: EffectKey, key: EffectKey) {
+        for (owner, of, _) in self.checker.guards.marks.values_mut() {
+            if *of == job && *owner == former {
+                *owner = key;
+            }
         }
     }
 
@@ -75,15 +85,15 @@ impl Simulation {
         guards.decisions.retain(|id, _| kept.contains(id));
     }
 
-    /// A retry was written within the budget of its contact.
-    pub(super) fn check_budget(&mut self, job: JobId, charge: &RetryCharge, at: Time) {
+    /// A retry was written within the budget of its contact: so many, and it counts until then.
+    pub(super) fn check_budget(&mut self, job: JobId, (retries, until): (u32, Time), at: Time) {
         let Some(record) = self.store.job(job) else { return };
         let contact = (SimPlan::worker_index(&record.worker), record.entity);
         let spent = self.checker.guards.retries.entry(contact).or_default();
         let before = spent.iter().filter(|until| **until > at).count();
-        spent.push(charge.until);
-        if before >= charge.retries as usize {
-            let detail = || format!("{before} retries of its contact count already, {} may", charge.retries);
+        spent.push(until);
+        if before >= retries as usize {
+            let detail = || format!("{before} retries of its contact count already, {retries} may");
             self.checker.fail(self.now, Invariant::BudgetRespected, About::Job(job), detail);
         }
     }
@@ -98,14 +108,14 @@ impl Simulation {
         let Some(entity) = self.store.job(job).map(|job| job.entity) else { return };
         let taken = self.checker.guards.capped.entry(entity).or_default();
         let jobs = &self.checker.jobs;
-        let mail = |other: JobId| jobs.get(other.0 as usize).and_then(|job| job.effects_of("mail").next());
-        let of_key = |other: JobId| mail(other).is_some_and(|effect| effect.key == Some(key));
+        let mails = |other: JobId| jobs.get(other.0 as usize).into_iter().flat_map(|job| job.effects_of("mail"));
+        let of_key = |other: JobId| mails(other).any(|effect| effect.key == Some(key));
         if let Some(former) = taken.iter_mut().find(|(other, _)| *other != job && of_key(*other)) {
             // The event was pruned and accepted again: its effects keep their keys, and their place under the cap.
             former.0 = job;
             return;
         }
-        let shown = |job: JobId| mail(job).is_some_and(|effect| effect.shown > 0);
+        let shown = |job: JobId| mails(job).any(|effect| effect.shown > 0);
         let within = at - MAIL_CAP.window;
         let before = taken.iter().filter(|(other, begun)| *other != job && *begun > within && shown(*other)).count();
         match taken.iter_mut().find(|(other, _)| *other == job) {
@@ -143,7 +153,10 @@ impl Simulation {
             return;
         }
         let Some(event) = self.store.job(call.job).and_then(|job| self.store.event_head(job.seq)) else { return };
-        let id: ApprovalId = EffectKey::new(event.id, "notify", "ask").into();
+        // An edited event is asked about again: the label of the last round counts.
+        let asked = self.store.effect_states(call.job).filter(|effect| step_of(effect.step_id) == "ask");
+        let last = asked.map(|effect| effect.step_id).max_by_key(|label| label.len());
+        let id: ApprovalId = EffectKey::new(event.id, "notify", last.map_or("ask", |label| &**label)).into();
         let state = self.store.approval(id).map(|asked| asked.state);
         if state != Some(ApprovalState::Approved) {
             let detail = || format!("it is sent, and {id} is {}", state.map_or("not asked", ApprovalState::as_str));

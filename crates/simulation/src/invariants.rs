@@ -63,6 +63,10 @@ invariants! {
     NothingUntold 50 "every change of an alert and every response at risk is told, whatever crashes"
     ToldOnce 51 "no change of an alert and no response at risk is told twice"
     OneLanePerContact 52 "jobs of one contact run in one lane, whichever of its merged contacts they came through"
+    CallBudgetKept 53 "a destination gets no more calls than its budget allows, counted over crashes, and replays none of the reserve"
+    OneRecordPerIdentity 54 "a system that creates a record for every create has one record for each identity"
+    OpenCreatesWait 55 "no record is created while an earlier create of it may still be applied"
+    EditsStand 56 "an edit keeps the original and counts its revisions, and sends again only what overwrites"
     SameInSqlite 37 "the ledger on disk answers and holds the same as the one in memory"
 }
 

@@ -6,16 +6,20 @@
 //! Never: reads a clock or draws a number that does not come from the seed.
 //! If the process dies here: nothing is lost; the same seed runs again.
 
+mod accounts;
+mod call_budget;
 mod calls;
 mod campaign;
 mod checker;
 mod coverage;
 mod destinations;
+mod edits;
 mod fault_rates;
 mod gates;
 mod guards;
 mod invariants;
 mod node;
+mod observed;
 mod operators;
 mod ops;
 mod people;

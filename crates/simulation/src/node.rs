@@ -9,6 +9,7 @@ use sluice_domain::ledger_clock::LedgerClock;
 use sluice_domain::mutant::Mutant;
 use sluice_domain::random::Random;
 use sluice_domain::record::JobRecord;
+use sluice_domain::run::RunResult;
 use sluice_domain::safe_mode::Modes;
 use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
 use sluice_domain::schedule::{Input, Limits, Scheduler, SchedulerAction};
@@ -37,6 +38,10 @@ pub(super) enum Waiter {
     Run(u32),
     /// The scheduler, for the route of a job.
     Reroute(JobId),
+    /// The scheduler, for the wait of a job for a budget.
+    Postpone(JobId),
+    /// The scheduler, for calls of the budget of this destination.
+    Charge(usize),
     Operator(OperatorAction),
     Watch,
 }
@@ -61,7 +66,7 @@ pub(super) struct SimNode {
     pub cache: Map<JobId, JobRecord>,
     pub queue: VecDeque<(SimOp, Waiter)>,
     pub committing: bool,
-    pub replies: Vec<Option<(Waiter, Option<SimReply>)>>,
+    pub replies: Vec<Option<(Waiter, Result<SimReply, SimOp>)>>,
     pub loads: Vec<Option<Load>>,
     pub runs: Vec<Option<SimRun>>,
     free_runs: Vec<u32>,
@@ -71,6 +76,8 @@ pub(super) struct SimNode {
     pub wake: Option<Time>,
     pub wake_planned: Option<i64>,
     pub actions: Vec<SchedulerAction>,
+    /// Ends of the runs that only write a wait for a budget.
+    pub postponed: Map<JobId, RunResult>,
     pub safe_modes: Modes,
     /// Writes of the last look that wait.
     pub watching: WatchQueue,
@@ -98,6 +105,7 @@ impl SimNode {
             wake: None,
             wake_planned: None,
             actions: Vec::new(),
+            postponed: Map::default(),
             safe_modes: Modes::default(),
             watching: WatchQueue::new(),
             is_watch_waiting: false,

@@ -75,6 +75,7 @@ pub(super) enum OperatorAction {
     Suppress { entity: u64, on: bool },
     Merge { into: ContactId, contact: ContactId },
     Split { contact: ContactId },
+    Edit,
 }
 
 impl Simulation {
@@ -88,7 +89,7 @@ impl Simulation {
         if !self.rates.operators {
             return;
         }
-        match self.random.below(18) {
+        match self.random.below(22) {
             11 | 16..=17 => self.change_contacts(),
             12..=13 => self.answer_a_question(),
             14 => self.turn_safe_mode(),
@@ -117,14 +118,18 @@ impl Simulation {
                 self.act(OperatorAction::Drop, jobs);
             }
             8..=9 => {
-                for job in self.some_jobs(|state| state == JobState::Unknown) {
-                    let happened = self.has_happened(job);
-                    self.act(OperatorAction::Resolve { happened }, vec![job]);
+                for job in self.unknown_jobs() {
+                    if self.random.chance(0.5)
+                        && let Some(happened) = self.has_happened(job)
+                    {
+                        self.act(OperatorAction::Resolve { happened }, vec![job]);
+                    }
                 }
             }
             10 => {
                 self.reconfigure();
             }
+            18..=21 => self.edit_an_event(),
             _ => {}
         }
     }
@@ -160,11 +165,24 @@ impl Simulation {
         jobs
     }
 
-    /// What an operator finds at the destination for the effect that the job is parked for: its last unknown one.
-    fn has_happened(&mut self, id: JobId) -> bool {
+    /// Jobs that wait for an operator. Few do: they are looked for one by one.
+    fn unknown_jobs(&self) -> Vec<JobId> {
+        if !self.store.job_counts().iter().any(|(state, _)| *state == JobState::Unknown) {
+            return vec![];
+        }
+        self.store.jobs().filter(|job| job.state == JobState::Unknown).map(|job| job.id).collect()
+    }
+
+    /// What an operator finds at the destination for the effect that the job is parked for: its last unknown one. `None` if
+    /// that cannot be told yet.
+    fn has_happened(&mut self, id: JobId) -> Option<bool> {
         let unknown = self.store.effect_states(id).filter(|effect| effect.state == EffectState::Unknown);
         let label = unknown.max_by_key(|effect| effect.n).map(|effect| effect.step_id.clone());
-        label.is_some_and(|label| self.checker.job(id).effect(&label).shown > 0)
+        let Some(label) = label else { return Some(false) };
+        if self.plan.facts(&label).is_some_and(|facts| facts.upsert) && !self.is_account_decided(id, &label) {
+            return None;
+        }
+        Some(self.checker.job(id).effect(&label).shown > 0)
     }
 
     /// Submits an act. The scheduler hears of it once it is durable.
@@ -219,6 +237,8 @@ impl Simulation {
                 SimOp::MergeContacts(MergeContacts { into, contact, actor, reason, at })
             }
             OperatorAction::Split { contact } => SimOp::SplitContact(SplitContact { contact, actor, reason, at }),
+            // Submitted with its content.
+            OperatorAction::Edit => return,
         };
         self.submit(op, Waiter::Operator(act));
     }
@@ -323,6 +343,7 @@ impl Simulation {
                 self.requeued(jobs);
             }
             (OperatorAction::Prune, SimReply::Pruned(rows)) if rows > 0 => self.happened(Fault::Prune),
+            (OperatorAction::Edit, SimReply::Edited(edited)) => self.edited(edited),
             (act, SimReply::ContactChanged(change)) => match (act, change) {
                 (_, ContactChange::Busy { .. }) => self.happened(Fault::ContactBusy),
                 (OperatorAction::Merge { .. }, ContactChange::Done) => self.happened(Fault::ContactsMerged),
@@ -369,9 +390,7 @@ impl Simulation {
 
     /// Lanes are looked at in which a call may have been applied late.
     pub(super) fn look_for_stragglers(&mut self) {
-        // A lane that is compared has no time; its job is live, or was given up.
-        let waits = self.store.next_straggler().is_some_and(|due| due < Time::NEVER);
-        if !self.has_settled() || waits {
+        if !self.has_settled() || self.store.waits_for_stragglers() {
             self.plan_in(20_000, SimEvent::Stragglers);
         }
         let now = self.node.as_ref().map(|node| node.steady(self.now));

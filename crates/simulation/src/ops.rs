@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
+use sluice_domain::call_budget::BudgetRow;
 use sluice_domain::job::JobId;
 use sluice_domain::ops::{
     ApprovalRecord, Begin, CappedBeginResult, ChargeResult, DecideApproval, Mark, Marked, RequestApproval, SetConsent,
@@ -16,8 +17,9 @@ use sluice_domain::run::Settle;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Store;
 use sluice_ledger::{
-    Acceptance, ContactChange, Decided, DropJobs, Error, KeepClock, Ledger, MergeContacts, NewEvent, Pause, Prune,
-    Recheck, Replay, Resolve, Resume, SetSafeMode, SplitContact, Suppress, Unsuppress,
+    Acceptance, ChargeCalls, ContactChange, Decided, DropJobs, EditEvent, Edited, Error, KeepClock, Ledger,
+    MergeContacts, NewEvent, Pause, Prune, Recheck, Replay, Resolve, Resume, SetSafeMode, SplitContact, Suppress,
+    Unsuppress,
 };
 
 #[derive(Clone, Debug)]
@@ -46,6 +48,8 @@ pub(super) enum SimOp {
     KeepResponse(ResponseChange),
     MergeContacts(MergeContacts),
     SplitContact(SplitContact),
+    ChargeCalls(ChargeCalls),
+    Edit(Box<EditEvent>),
 }
 
 /// The reply to a [`SimOp`].
@@ -63,6 +67,8 @@ pub(super) enum SimReply {
     Pruned(u64),
     Kept(bool),
     ContactChanged(ContactChange),
+    Charged(Vec<BudgetRow>),
+    Edited(Edited),
     Done,
 }
 
@@ -114,6 +120,8 @@ impl SimOp {
             SimOp::KeepResponse(change) => SimReply::Kept(store.keep_response(&change)),
             SimOp::MergeContacts(merge) => SimReply::ContactChanged(store.merge_contacts(&merge)),
             SimOp::SplitContact(split) => SimReply::ContactChanged(store.split_contact(&split)),
+            SimOp::ChargeCalls(charge) => SimReply::Charged(store.charge_calls(&charge)),
+            SimOp::Edit(edit) => SimReply::Edited(store.edit_event(at, &edit)),
             SimOp::KeepClock(keep) => {
                 store.keep_clock(&keep);
                 SimReply::Done
@@ -170,6 +178,8 @@ impl SimOp {
             SimOp::KeepResponse(change) => SimReply::Kept(ledger.keep_response(change).await?),
             SimOp::MergeContacts(merge) => SimReply::ContactChanged(ledger.merge_contacts(merge).await?),
             SimOp::SplitContact(split) => SimReply::ContactChanged(ledger.split_contact(split).await?),
+            SimOp::ChargeCalls(charge) => SimReply::Charged(ledger.charge_calls(charge).await?),
+            SimOp::Edit(edit) => SimReply::Edited(ledger.edit_event(*edit).await?),
             SimOp::KeepClock(keep) => {
                 ledger.keep_clock(keep).await?;
                 SimReply::Done

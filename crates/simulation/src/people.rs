@@ -12,6 +12,7 @@ use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::record::{EventDraft, JobRecord, NewEvent};
 use sluice_domain::run::StepCall;
 use sluice_domain::time::Time;
+use sluice_ledger::memory::EffectStatus;
 use sluice_ledger::{ContactRecord, Page};
 
 use super::checker::ObservedJob;
@@ -39,7 +40,7 @@ pub(super) fn lane_number(entity: u64) -> u64 {
 }
 
 /// How the sources of the simulation are trusted.
-fn rules() -> ContactRules {
+pub(super) static RULES: LazyLock<ContactRules> = LazyLock::new(|| {
     let fields = BTreeMap::from([("score".to_owned(), 90)]);
     let website = SourceTrust { trust: Some(20), fields };
     let shop = SourceTrust { trust: Some(60), fields: BTreeMap::new() };
@@ -49,7 +50,7 @@ fn rules() -> ContactRules {
         sources: [("website".to_owned(), website), ("shop".to_owned(), shop)].into(),
         ..ContactRules::default()
     }
-}
+});
 
 /// A request about a person.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +91,7 @@ pub(super) fn person_event(request: PersonRequest<'_>) -> NewEvent {
         routing: Map::new(),
         audit: Audit { received_at, mapping_version: "1".into(), ..Audit::default() },
     };
-    let observation = Some(Box::new(rules().observe(&event)));
+    let observation = Some(Box::new(RULES.observe(&event)));
     let draft = EventDraft {
         flow: super::senders::FLOW,
         source,
@@ -119,6 +120,8 @@ pub(super) struct People {
     records: BTreeMap<String, Map<String, Value>>,
     /// Contacts whose record the destination refused to repair.
     unrepaired: BTreeSet<ContactId>,
+    /// Events that were edited.
+    edited: BTreeSet<i64>,
 }
 
 impl People {
@@ -175,14 +178,14 @@ impl People {
 
 impl Simulation {
     /// An event became durable.
-    pub(super) fn note_person(&mut self, seq: i64, observation: Option<&Observation>) {
-        let Some(root) = self.store.contact_of_event(seq, WriteSlot::new("", "")) else { return };
+    pub(super) fn note_person(&mut self, seq: i64, observation: Option<Box<Observation>>) {
         let Some(observation) = observation else { return };
+        let Some(root) = self.store.contact_of_event(seq, WriteSlot::new("", "")) else { return };
         // The contact of the event and every contact that it is part of have seen it; the contact itself has the fewest members.
         let members = self.store.contact(root.id).map_or_else(Vec::new, |contact| contact.members);
         let has_seen = members.into_iter().filter_map(|id| self.store.contact(id)).filter(|of| of.state.version == seq);
         let Some(contact) = has_seen.min_by_key(|of| of.members.len()) else { return };
-        self.checker.people.said.insert(seq, (contact.id, observation.clone()));
+        self.checker.people.said.insert(seq, (contact.id, *observation));
         if self.checker.people.root(contact.id) != root.id {
             let detail = || format!("event {seq} of {} belongs to {}", contact.id, root.id);
             self.checker.fail(self.now, Invariant::MergeLaws, About::Nothing, detail);
@@ -194,6 +197,24 @@ impl Simulation {
         let people = &mut self.checker.people;
         let said = self.store.job(id).and_then(|job| people.said.get(&job.seq));
         people.unrepaired.extend(said.map(|(contact, _)| *contact));
+    }
+
+    /// An edit of an event about a person became durable: it says something else from now on.
+    pub(super) fn note_edited_person(&mut self, seq: i64, observation: Option<Box<Observation>>) {
+        let (Some(contact), Some(observation)) = (self.store.assigned_contact(seq), observation) else { return };
+        self.checker.people.said.insert(seq, (contact, *observation));
+        self.checker.people.edited.insert(seq);
+    }
+
+    /// Whether every edited event of a contact was written since, as far as the destination wanted it.
+    fn are_edits_written(&self, contact: ContactId) -> bool {
+        let edited = &self.checker.people.edited;
+        let events = self.store.contact_events(contact, ALL).into_iter().filter(|seq| edited.contains(seq));
+        let is_written = |job: &JobRecord| {
+            let skipped = |effect: EffectStatus<'_>| effect.state == EffectState::Skipped && effect.n > 0;
+            matches!(job.state, JobState::Succeeded | JobState::Noop) && !self.store.effect_states(job.id).any(skipped)
+        };
+        events.into_iter().all(|seq| self.store.jobs_of(seq).any(is_written))
     }
 
     /// A merge became durable.
@@ -211,18 +232,20 @@ impl Simulation {
         self.check_lanes();
     }
 
-    /// Also of finished jobs: they may be replayed.
+    /// Of all jobs about persons. Also of finished ones: they may be replayed.
     fn check_lanes(&mut self) {
-        let jobs: Vec<JobId> = self.store.jobs().map(|job| job.id).collect();
-        jobs.into_iter().for_each(|job| self.check_lane(job));
+        let jobs = self.checker.people.said.keys().flat_map(|seq| self.store.jobs_of(*seq));
+        let lanes: Vec<(JobId, u64, u64)> =
+            jobs.filter_map(|job| Some((job.id, job.entity, self.checker.people.lane(job.seq)?))).collect();
+        lanes.into_iter().for_each(|(job, entity, lane)| self.check_lane(job, entity, lane));
     }
 
     /// A job about a person has the lane of the contact that the person's contact is merged into.
-    pub(super) fn check_lane(&mut self, id: JobId) {
-        let Some(job) = self.store.job(id) else { return };
-        let Some(lane) = self.checker.people.lane(job.seq).filter(|lane| *lane != job.entity) else { return };
-        let detail = format!("its lane is that of entity {:x}; its contact has {lane:x}", job.entity);
-        self.checker.fail(self.now, Invariant::OneLanePerContact, About::Job(id), || detail);
+    pub(super) fn check_lane(&mut self, id: JobId, entity: u64, lane: u64) {
+        if lane != entity {
+            let detail = || format!("its lane is that of entity {entity:x}; its contact has {lane:x}");
+            self.checker.fail(self.now, Invariant::OneLanePerContact, About::Job(id), detail);
+        }
     }
 
     /// At the end: a contact is the merge of its events, and its record is the contact as far as its newest job has written it.
@@ -267,7 +290,8 @@ impl Simulation {
         let jobs = self.store.contact_events(contact.id, ALL).into_iter().flat_map(|seq| self.store.jobs_of(seq));
         let is_unrepaired =
             |job: &JobRecord| self.checker.jobs.get(job.id.0 as usize).is_some_and(ObservedJob::is_unrepaired);
-        if contact.members.iter().any(|member| people.unrepaired.contains(member))
+        if !self.are_edits_written(contact.id)
+            || contact.members.iter().any(|member| people.unrepaired.contains(member))
             || jobs.into_iter().any(is_unrepaired)
         {
             return;

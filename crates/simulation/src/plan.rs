@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_domain::action::{Action, BatchForm};
+use sluice_domain::call_budget::{BudgetWindow, CallBudgetSettings};
 use sluice_domain::config::{Config, Revision};
 use sluice_domain::contact::MergedWrite;
 use sluice_domain::destination::{BreakerSettings, Destination, DestinationKind, GateSettings, HttpDestination};
@@ -25,8 +26,8 @@ use sluice_domain::worker::{Foreach, LaneOrder, OnError, Pace, Queue, Step, Work
 
 use super::people::FIELDS;
 
-pub(super) const WORKERS: usize = 6;
-pub(super) const DESTINATIONS: usize = 6;
+pub(super) const WORKERS: usize = 7;
+pub(super) const DESTINATIONS: usize = 7;
 /// Jobs in one call, at the most.
 const BATCH_MAX: u32 = 4;
 /// Items of a step, at the most.
@@ -41,6 +42,8 @@ const RETENTION_SHORT: Duration = Duration::from_secs(15 * 60);
 pub(super) const VISIBILITY_TIMEOUT_MS: i64 = 90_000;
 /// How long after its time-out a call may still be applied.
 pub(super) const STRAGGLER_HORIZON: Duration = Duration::from_secs(60);
+/// Window of the budget of the tickets.
+pub(super) const BUDGET_WINDOW: Duration = Duration::from_secs(240);
 pub(super) const MARK_TTL: Duration = Duration::from_secs(600);
 /// Cap of mails to one entity.
 pub(super) const MAIL_CAP: Cap = Cap { max: 4, window: Duration::from_secs(1_200) };
@@ -49,18 +52,25 @@ pub(super) const DEAD_LETTER_QUEUE: &str = "dead";
 pub(super) const SWEEP: usize = 4;
 /// The worker that writes the merged states of persons.
 pub(super) const PROFILES: usize = 5;
+/// The worker whose records have an identity at a system without idempotency.
+pub(super) const ACCOUNTS: usize = 6;
+/// Identities of these records: entities share them.
+pub(super) const IDENTITIES: u64 = 24;
 pub(super) const CONSENT_PURPOSE: &str = "news";
 
 pub(super) const CRM: usize = 0;
 pub(super) const PAY: usize = 1;
-const TICKETS: usize = 2;
+pub(super) const TICKETS: usize = 2;
 pub(super) const MAIL: usize = 3;
 const CHAT: usize = 4;
 pub(super) const WAREHOUSE: usize = 5;
+/// Makes a record of every create.
+const LEGACY: usize = 6;
 
-const DESTINATION_NAMES: [&str; DESTINATIONS] = ["crm", "pay", "tickets", "mail", "chat", "warehouse"];
-pub(super) const WORKER_NAMES: [&str; WORKERS] = ["contacts", "billing", "notify", "preferences", "sweep", "profiles"];
-const QUEUES: [&str; WORKERS] = ["leads", "orders", "chats", "consents", "sweeps", "persons"];
+const DESTINATION_NAMES: [&str; DESTINATIONS] = ["crm", "pay", "tickets", "mail", "chat", "warehouse", "legacy"];
+pub(super) const WORKER_NAMES: [&str; WORKERS] =
+    ["contacts", "billing", "notify", "preferences", "sweep", "profiles", "accounts"];
+const QUEUES: [&str; WORKERS] = ["leads", "orders", "chats", "consents", "sweeps", "persons", "accounts"];
 
 /// One revision of the configuration.
 #[derive(Clone, Debug)]
@@ -74,6 +84,9 @@ impl SimRevision {
         &self.run.config.workers[WORKER_NAMES[index]]
     }
 }
+
+/// Parameter with the identity of the record of an upsert.
+pub(super) const IDENTITY: &str = "identity";
 
 /// Parameter with what a lookup of the job has found.
 pub(super) const LOOKED_UP: &str = "looked_up";
@@ -93,6 +106,8 @@ pub(super) struct StepFacts {
     pub merged: bool,
     pub undo: bool,
     pub continues: bool,
+    /// It looks for its record and creates it if there is none.
+    pub upsert: bool,
 }
 
 /// Every revision so far; the last one is active.
@@ -102,7 +117,9 @@ pub(super) struct SimPlan {
     /// Of any worker in any revision.
     pub attempts_max: u32,
     pub destinations: [Arc<str>; DESTINATIONS],
-    steps: BTreeMap<&'static str, StepFacts>,
+    /// Of the tickets, in every revision.
+    pub budget: Option<CallBudgetSettings>,
+    steps: Vec<(&'static str, StepFacts)>,
 }
 
 #[derive(Debug)]
@@ -120,6 +137,7 @@ impl SimPlan {
             revisions: Vec::new(),
             attempts_max: 0,
             destinations: DESTINATION_NAMES.map(Arc::from),
+            budget: random.chance(0.5).then(|| budget(random)),
             steps: step_facts(random.chance(0.5)),
         };
         plan.revise(random);
@@ -144,7 +162,8 @@ impl SimPlan {
 
     /// The facts of the external step that an effect label belongs to; `None` for an internal step.
     pub fn facts(&self, label: &str) -> Option<&StepFacts> {
-        self.steps.get(step_of(label))
+        let step = step_of(label);
+        self.steps.iter().find(|(id, _)| *id == step).map(|(_, facts)| facts)
     }
 
     /// Activates another revision: other limits, other policies, steps in another order.
@@ -158,14 +177,14 @@ impl SimPlan {
             revision: Revision(format!("r{number}")),
             queues: QUEUES.iter().map(|name| ((*name).to_owned(), queue(name))).collect(),
             workers: workers.into_iter().map(|worker| (worker.name.clone(), worker)).collect(),
-            destinations: BTreeMap::from([(DESTINATION_NAMES[CRM].to_owned(), crm())]),
+            destinations: [CRM, LEGACY].map(late_destination).into(),
             policies: BTreeMap::from([("mails".to_owned(), Arc::new(policy()))]),
             ..Config::default()
         };
         let name = Arc::from(config.revision.0.as_str());
         let pseudonyms = PseudonymKey::public();
         let run = ConfigRevision { name, config: Arc::new(config), secrets: Arc::new(NoSecrets), pseudonyms };
-        self.revisions.push(SimRevision { run, gates: gates(random) });
+        self.revisions.push(SimRevision { run, gates: gates(random, self.budget.clone()) });
     }
 }
 
@@ -182,11 +201,12 @@ impl SimPlan {
 
 /// The id of the step that an effect label belongs to: without its round and its item.
 pub(super) fn step_of(label: &str) -> &str {
-    label.split(['@', '[']).next().unwrap_or(label)
+    let end = label.bytes().position(|byte| matches!(byte, b'@' | b'['));
+    end.map_or(label, |end| &label[..end])
 }
 
 /// The external steps as (id, worker, destination, class).
-const STEPS: [(&str, usize, usize, EffectClass); 11] = [
+const STEPS: [(&str, usize, usize, EffectClass); 12] = [
     ("upsert", 0, CRM, EffectClass::Natural),
     ("ticket", 0, TICKETS, EffectClass::Verifiable),
     ("charge", 1, PAY, EffectClass::Keyed),
@@ -198,10 +218,11 @@ const STEPS: [(&str, usize, usize, EffectClass); 11] = [
     ("note", 2, CRM, EffectClass::Natural),
     ("sync", 3, CRM, EffectClass::Natural),
     ("profile", PROFILES, CRM, EffectClass::Natural),
+    ("account", ACCOUNTS, LEGACY, EffectClass::Verifiable),
 ];
 
 /// In half of the runs the records of contacts can be compared.
-fn step_facts(profile_compares: bool) -> BTreeMap<&'static str, StepFacts> {
+fn step_facts(profile_compares: bool) -> Vec<(&'static str, StepFacts)> {
     let facts = |(id, _, destination, class): (&'static str, usize, usize, EffectClass)| {
         let unordered = matches!(id, "mail" | "chat");
         let facts = StepFacts {
@@ -214,6 +235,7 @@ fn step_facts(profile_compares: bool) -> BTreeMap<&'static str, StepFacts> {
             merged: id == "profile",
             undo: id == "refund",
             continues: id == "note",
+            upsert: id == "account",
         };
         (id, facts)
     };
@@ -237,6 +259,11 @@ pub(super) fn asks_about(entity: u64) -> bool {
     entity % 8 == 3
 }
 
+/// The identity of a record with this number.
+pub(super) fn identity(number: u64) -> String {
+    format!("a{number}")
+}
+
 /// The attributes of an event about an entity: what conditions, lists and templates read. Without a note, the step `note`
 /// cannot be rendered.
 pub(super) fn attributes(entity: u64, with_note: bool) -> Value {
@@ -245,6 +272,7 @@ pub(super) fn attributes(entity: u64, with_note: bool) -> Value {
         "ask": asks_about(entity),
         "who": format!("e{entity}@example.org"),
         "granted": !entity.is_multiple_of(3),
+        "account_id": identity(entity % IDENTITIES),
     });
     for (id, ..) in STEPS {
         attributes[id] = Value::Bool(condition_holds(id, entity));
@@ -302,6 +330,11 @@ fn worker(index: usize, reversed: bool, plan: &SimPlan, random: &mut Random) -> 
             let merged = Some(MergedWrite { parameter: "fields", all_fields: reversed });
             vec![Step { with, merged, ..external("profile") }]
         }
+        ACCOUNTS => {
+            let identity = Template::Expression(expression("event.account_id"));
+            let with = Template::Map(vec![(IDENTITY.to_owned(), identity)]);
+            vec![Step { with, ..external("account") }]
+        }
         _ => {
             let pull = json!({ "from": DEAD_LETTER_QUEUE, "max_messages": 5, "max_replays": 2 });
             let list = Foreach { list: expression("steps.pull.output.messages"), pulled_by: Some("pull".to_owned()) };
@@ -344,10 +377,18 @@ fn external(id: &str, plan: &SimPlan) -> Step {
         order: facts.order,
         ..internal(
             id,
-            if facts.compares { Action::SalesforceUpsert } else { Action::HttpRequest },
+            action_of(facts),
             Template::Map(vec![("who".to_owned(), Template::Expression(expression("event.who")))]),
             Some(&format!("event.{id}")),
         )
+    }
+}
+
+fn action_of(facts: &StepFacts) -> Action {
+    match facts {
+        StepFacts { upsert: true, .. } => Action::HttpUpsert,
+        StepFacts { compares: true, .. } => Action::SalesforceUpsert,
+        _ => Action::HttpRequest,
     }
 }
 
@@ -369,6 +410,7 @@ fn internal(id: &str, action: Action, with: Template, condition: Option<&str>) -
         undoes: None,
         policies: vec![],
         announces: None,
+        identity: vec![],
         merged: None,
     }
 }
@@ -400,22 +442,24 @@ fn queue(name: &str) -> Queue {
     Queue {
         name: name.to_owned(),
         visibility_timeout: Duration::from_millis(VISIBILITY_TIMEOUT_MS as u64),
-        retention: if name == "chats" { RETENTION_SHORT } else { RETENTION },
+        retention: if matches!(name, "chats" | "accounts") { RETENTION_SHORT } else { RETENTION },
         dead_letter_queue: Some(Arc::from(DEAD_LETTER_QUEUE)),
     }
 }
 
 /// Where calls may be applied after their time-out.
-fn crm() -> Destination {
-    Destination {
-        name: DESTINATION_NAMES[CRM].to_owned(),
+fn late_destination(index: usize) -> (String, Destination) {
+    let name = DESTINATION_NAMES[index].to_owned();
+    let destination = Destination {
+        name: name.clone(),
         kind: DestinationKind::Http(HttpDestination::default()),
         timeout: Duration::from_millis(VISIBILITY_TIMEOUT_MS as u64),
         straggler_horizon: Some(STRAGGLER_HORIZON),
         batch_max: None,
         failure_rules: vec![],
         gate: GateSettings::default(),
-    }
+    };
+    (name, destination)
 }
 
 /// Every kind of rule.
@@ -444,14 +488,34 @@ fn policy() -> Policy {
     }
 }
 
-fn gates(random: &mut Random) -> [GateSettings; DESTINATIONS] {
+/// So few calls that they are used up at times.
+fn budget(random: &mut Random) -> CallBudgetSettings {
+    CallBudgetSettings {
+        calls: Some(16 + random.below(48)),
+        window: BudgetWindow::Rolling(BUDGET_WINDOW),
+        reserve_percent: 30,
+    }
+}
+
+fn gates(random: &mut Random, budget: Option<CallBudgetSettings>) -> [GateSettings; DESTINATIONS] {
     let mut gate = |concurrency_max: u32, rate: Option<&str>| GateSettings {
         concurrency_max: concurrency_max + random.below(6) as u32,
         rate: rate.and_then(|rate| unit::rate(rate).ok()),
         burst: 1 + random.below(8) as u32,
         breaker: BreakerSettings { failures_in_a_row: 4 + random.below(6) as u32, ..BreakerSettings::default() },
+        budget: None,
     };
-    [gate(6, Some("50/s")), gate(4, None), gate(4, None), gate(4, Some("20/s")), gate(2, None), gate(8, None)]
+    let mut gates = [
+        gate(6, Some("50/s")),
+        gate(4, None),
+        gate(4, None),
+        gate(4, Some("20/s")),
+        gate(2, None),
+        gate(8, None),
+        gate(6, None),
+    ];
+    gates[TICKETS].budget = budget;
+    gates
 }
 
 fn pace(random: &mut Random) -> Pace {

@@ -197,6 +197,7 @@ impl Simulation {
         self.check_told();
         self.check_truth();
         self.check_every_step();
+        self.check_edits();
     }
 
     fn check_dead_letters(&mut self) {

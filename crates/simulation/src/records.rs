@@ -5,7 +5,9 @@ use std::sync::Arc;
 use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::run::StepCall;
 
+use super::coverage::Fault;
 use super::invariants::Invariant;
+use super::plan::step_of;
 use super::trace::About;
 use super::world::{SimEvent, Simulation};
 
@@ -22,8 +24,10 @@ pub(super) struct Record {
 
 impl Simulation {
     fn record(&mut self, job: JobId, label: &Arc<str>) -> &mut Record {
-        let entity = self.checker.job(job).entity();
-        self.checker.records.entry((label.clone(), entity)).or_default()
+        let (entity, step) = (self.checker.job(job).entity(), step_of(label));
+        // One record, however often its event was edited.
+        let step = if step.len() == label.len() { label.clone() } else { Arc::from(step) };
+        self.checker.records.entry((step, entity)).or_default()
     }
 
     /// A call is applied after it was given up.
@@ -38,6 +42,10 @@ impl Simulation {
         let call = self.stragglers[index].clone();
         let (job, label) = (call.job, &call.label);
         self.trace.note(self.now, "lands late", About::Job(job), 0);
+        if self.plan.facts(label).is_some_and(|facts| facts.upsert) {
+            self.coverage.fault(Fault::CreateLandsLate);
+            return self.create_applied(&call);
+        }
         if self.checker.job(job).effect(label).shown == 0 {
             self.applied(job, label, self.now);
         }

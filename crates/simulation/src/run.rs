@@ -4,17 +4,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sluice_domain::call_budget::{CallMeter, Traffic};
 use sluice_domain::enrich::LookupResult;
 use sluice_domain::event::LossCode;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::ops::{ChargeResult, DecideApproval};
+use sluice_domain::outcome::Failure;
 use sluice_domain::record::{AttemptKind, JobRecord};
 use sluice_domain::retry::Jitter;
 use sluice_domain::run::{
     Command, DeadLetters, GroupCommand, GroupInput, GroupRun, Input, JobRun, LoadedJob, Requeue, RunConfig, RunContext,
     RunResult, Settle,
 };
+use sluice_domain::time::Time;
 use sluice_ledger::{NewEvent, Replay};
 
 use super::calls::SimCall;
@@ -51,7 +54,11 @@ pub(super) struct SimRun {
 #[derive(Debug)]
 pub(super) enum Pending {
     Nothing,
-    ReadBack(Look),
+    /// With what it returns if the effect is there.
+    ReadBack(Look, Value),
+    /// The budget does not allow the read-back.
+    OverBudget(Failure),
+    /// There was no room for it on the disk.
     Settle(Box<Settle>),
     Requeue,
 }
@@ -69,6 +76,14 @@ pub(super) struct SimGroup {
     /// What the call says, from the members that have ended.
     pub asked_ms: Option<i64>,
     pub unauthorized: bool,
+    /// Calls that the budget allows the slot; `None` without a budget.
+    pub meter: Option<CallMeter>,
+    /// When the slot was taken, by the true time.
+    pub started_at: Time,
+    /// Slots are numbered in the order in which they are taken.
+    pub slot: u64,
+    /// Every job is of a replay.
+    pub is_background: bool,
 }
 
 impl Simulation {
@@ -115,6 +130,8 @@ impl Simulation {
 
     fn start(&mut self, jobs: Vec<JobRecord>, recovering: bool) {
         let Some(first) = jobs.first() else { return };
+        let first_job = Some(first.id).filter(|_| !recovering);
+        let is_background = jobs.iter().all(|job| job.traffic() == Traffic::Background);
         let (worker, destination) = (first.worker.clone(), first.destination.clone());
         let Some(group) = self.node.as_mut().map(|node| node.new_group()) else { return };
         let (mut loaded, mut parked) = (vec![], vec![]);
@@ -138,8 +155,23 @@ impl Simulation {
             }));
         }
         let left = parked.len();
+        let allowance = first_job.and_then(|job| self.node.as_ref()?.scheduler.allowance(job));
+        let meter = allowance.map(|calls| CallMeter::new(Some(calls)));
+        let (started_at, slot) = (Time(self.now), self.checker.counted_calls.take_slot());
         let (run, commands) = GroupRun::start(loaded, &destination, self.run_context(&worker));
-        let new = SimGroup { run, worker, parked, call: None, left, asked_ms: None, unauthorized: false };
+        let new = SimGroup {
+            run,
+            worker,
+            parked,
+            call: None,
+            left,
+            asked_ms: None,
+            unauthorized: false,
+            meter,
+            started_at,
+            slot,
+            is_background,
+        };
         if let Some(node) = &mut self.node {
             node.groups[group as usize] = Some(new);
         }
@@ -193,6 +225,7 @@ impl Simulation {
             Command::ReadContact { seq, slot } => {
                 Input::Contact(self.store.contact_of_event(*seq, *slot).map(Box::new))
             }
+            Command::ReadRecord { job, identity } => Input::Record(self.store.remembered_record(*job, identity)),
             Command::ReadCapUsed(cap) => Input::CapUsed(self.store.cap_used(cap, self.ledger_time())),
             Command::ReadMessages(jobs) => Input::Messages(self.messages(jobs)),
             Command::PullDeadLetters { queue, limit, replays_max } => {
@@ -225,7 +258,6 @@ impl Simulation {
             Command::Begin { begin, caps } => SimOp::Begin(begin, caps),
             Command::Settle(settle) => {
                 self.check_own_outcome(&sim, &settle);
-                sim.pending = Pending::Settle(settle.clone());
                 SimOp::Settle(settle)
             }
             Command::RecordStep(result) => SimOp::RecordStep(result),
@@ -368,26 +400,25 @@ impl Simulation {
         self.drive(group, commands);
     }
 
-    /// The writer has replied to a run; `None` if the disk was full.
-    pub(super) fn replied_to_run(&mut self, slot: u32, reply: Option<SimReply>) {
+    /// The writer has replied to a run, or gives its write back because the disk was full.
+    pub(super) fn replied_to_run(&mut self, slot: u32, reply: Result<SimReply, SimOp>) {
         let Some(mut sim) = self.take_run(slot) else { return };
         let pending = std::mem::replace(&mut sim.pending, Pending::Nothing);
         let input = match (reply, pending) {
             // What was done must not be forgotten: the job keeps its lane until there is room to write it.
-            (None, Pending::Settle(settle)) => {
+            (Err(SimOp::Settle(settle)), _) => {
                 sim.pending = Pending::Settle(settle);
                 let epoch = self.epoch;
                 let run = self.keep(sim);
                 return self.plan_in(1_000, SimEvent::SettleAgain { epoch, run });
             }
-            (None, _) => return self.lose(sim),
-            (Some(SimReply::Settled(result)), Pending::Settle(_)) => Input::Settled(result),
-            (Some(SimReply::Jobs(jobs)), Pending::Requeue) => {
+            (Err(_), _) => return self.lose(sim),
+            (Ok(SimReply::Jobs(jobs)), Pending::Requeue) => {
                 let any = !jobs.is_empty();
                 self.requeued(jobs);
                 Input::Requeued(Requeue::Requeued(any))
             }
-            (Some(reply), _) => match self.input_of(reply) {
+            (Ok(reply), _) => match self.input_of(reply) {
                 Some(input) => input,
                 None => return,
             },
@@ -428,19 +459,21 @@ impl Simulation {
                 sluice_ledger::Acceptance::ProofUsed => return None,
             },
             SimReply::Done => Input::Done,
-            SimReply::Settled(_)
+            SimReply::Settled(result) => Input::Settled(result),
+            SimReply::Charged(_)
             | SimReply::Jobs(_)
             | SimReply::Pruned(_)
             | SimReply::Kept(_)
+            | SimReply::Edited(_)
             | SimReply::ContactChanged(_) => return None,
         })
     }
 
     /// A settlement is submitted again.
     pub(super) fn settle_again(&mut self, slot: u32) {
-        let Some(sim) = self.take_run(slot) else { return };
-        if let Pending::Settle(settle) = &sim.pending {
-            let op = SimOp::Settle(settle.clone());
+        let Some(mut sim) = self.take_run(slot) else { return };
+        if let Pending::Settle(settle) = std::mem::replace(&mut sim.pending, Pending::Nothing) {
+            let op = SimOp::Settle(settle);
             let slot = self.keep(sim);
             self.submit(op, Waiter::Run(slot));
         }

@@ -92,6 +92,8 @@ impl Simulation {
                 self.plan_in(ms, SimEvent::ReadAgain { epoch, job: job.0 });
             }
             SchedulerAction::Reroute(job) => self.reroute(&job),
+            SchedulerAction::Postpone(job) => self.postpone(&job),
+            SchedulerAction::Charge(destination, charge) => self.charge(destination, charge),
             SchedulerAction::WakeAt(at) => {
                 if let Some(node) = &mut self.node {
                     node.wake = Some(at);
@@ -227,7 +229,11 @@ impl Simulation {
         // What the destination said is lost with the run.
         let lost = matches!(result, RunResult::Reload);
         let said = (run.asked_ms.filter(|_| !lost), run.unauthorized && !lost);
+        let calls = self.calls_made(run.group);
         self.member_ended(run.group, run.slot, said, run.recovering);
+        if let Some(calls) = calls {
+            self.step(Input::Called { job: id, calls, reported: None });
+        }
         let input = Input::of_run(id, result);
         match (&mut self.node, result) {
             (Some(node), RunResult::Ended { job, route, .. }) if job.state.is_live() => {
@@ -260,7 +266,7 @@ impl Simulation {
         }
     }
 
-    fn forget_unless_held(&mut self, id: JobId) {
+    pub(super) fn forget_unless_held(&mut self, id: JobId) {
         if let Some(node) = &mut self.node
             && !node.scheduler.holds(id)
         {

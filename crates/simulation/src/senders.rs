@@ -1,6 +1,6 @@
 //! Senders: they repeat themselves, come late, come all at once, and do not always hear the answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use sluice_domain::event::EventId;
 use sluice_domain::event::{Audit, Event};
@@ -16,7 +16,7 @@ use super::coverage::Fault;
 use super::node::Waiter;
 use super::ops::SimOp;
 use super::people::{PersonRequest, person_event};
-use super::plan::{ENTITIES, KEY_LIFETIME, PROFILES, SWEEP, attributes};
+use super::plan::{ACCOUNTS, ENTITIES, KEY_LIFETIME, PROFILES, SWEEP, attributes};
 use super::trace::About;
 use super::watching::with_clock;
 use super::world::{SimEvent, Simulation};
@@ -51,7 +51,11 @@ pub(super) struct Senders {
 impl Senders {
     pub fn new(random: &mut Random) -> Senders {
         let sources = ["website", "shop"].map(Arc::from);
-        let drafts = (0..ENTITIES).map(|entity| [true, false].map(|note| draft(&sources[0], entity, note))).collect();
+        // Bodies cache what was read from them: each world has its own.
+        let own = |(event, scope): &(NewEvent, Scope)| {
+            (NewEvent { body: Arc::new((*event.body).clone()), ..event.clone() }, scope.clone())
+        };
+        let drafts = DRAFTS.iter().map(|drafts| [own(&drafts[0]), own(&drafts[1])]).collect();
         Senders { webhooks: Vec::new(), gap_ms: 40 + random.below(1_500), sources, flow: Arc::from(FLOW), drafts }
     }
 
@@ -158,6 +162,7 @@ impl Simulation {
             (0, 1..=5, _) => vec![job(3)],
             (_, 6, _) => vec![job(SWEEP)],
             (_, 7..=16, _) => vec![job(PROFILES)],
+            (_, 17..=21, _) => vec![job(ACCOUNTS)],
             (0, _, 0) => vec![job(0), job(1)],
             (0, _, _) => vec![job(0)],
             (_, _, 0) => vec![job(2), job(0)],
@@ -215,6 +220,12 @@ impl Simulation {
 }
 
 pub(super) const FLOW: &str = "all";
+
+/// What every world sends about each entity, with and without a note.
+static DRAFTS: LazyLock<Vec<[(NewEvent, Scope); 2]>> = LazyLock::new(|| {
+    let source = Arc::from("website");
+    (0..ENTITIES).map(|entity| [true, false].map(|note| draft(&source, entity, note))).collect()
+});
 
 /// An event about an entity, and what its expressions see.
 fn draft(source: &Arc<str>, entity: u64, with_note: bool) -> (NewEvent, Scope) {

@@ -2,15 +2,15 @@
 
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::mutant::Mutant;
-use sluice_domain::ops::ChargeResult;
+use sluice_domain::ops::{BeginResult, CappedBeginResult, ChargeResult};
 use sluice_domain::record::AttemptKind;
-use sluice_domain::run::Settle;
-use sluice_ledger::{Acceptance, ContactChange};
+use sluice_ledger::{Acceptance, ContactChange, Edited};
 
 use super::checker::Attempt;
 use super::coverage::Fault;
 use super::gates::SimSlot;
 use super::node::{Waiter, slot_of};
+use super::observed::{Observed, ObservedSettle};
 use super::ops::{SimOp, SimReply};
 use super::trace::About;
 use super::world::{SimEvent, Simulation};
@@ -58,8 +58,8 @@ impl Simulation {
             let Some((op, waiter)) = self.node.as_mut().and_then(|node| node.queue.pop_front()) else { break };
             let is_full = self.now < self.disk_full_for_all_until
                 || (self.now < self.disk_full_until && matches!(op, SimOp::Accept(_)));
-            let reply = (!is_full).then(|| self.apply(op, waiter));
-            if let Some(SimReply::Accepted(Acceptance::Accepted(event))) = &reply {
+            let reply = if is_full { Err(op) } else { Ok(self.apply(op, waiter)) };
+            if let Ok(SimReply::Accepted(Acceptance::Accepted(event))) = &reply {
                 accepted.push(event.seq);
             }
             self.plan_reply(waiter, reply);
@@ -79,7 +79,7 @@ impl Simulation {
             for (op, waiter) in batch {
                 let at = self.ledger_time();
                 let reply = op.apply(&mut self.store, at);
-                self.plan_reply(waiter, Some(reply));
+                self.plan_reply(waiter, Ok(reply));
             }
             self.store = before;
             return;
@@ -92,7 +92,8 @@ impl Simulation {
         self.crash(fault);
     }
 
-    fn plan_reply(&mut self, waiter: Waiter, reply: Option<SimReply>) {
+    /// An operation for which the disk had no room is given back.
+    fn plan_reply(&mut self, waiter: Waiter, reply: Result<SimReply, SimOp>) {
         if matches!(waiter, Waiter::Nobody) {
             return;
         }
@@ -119,18 +120,18 @@ impl Simulation {
             self.check_promises();
         }
         let counts = matches!(op, SimOp::Prune(_)).then(|| (self.store.event_count(), self.job_count()));
-        let observed = op.clone();
+        let observed = Observed::of(&op);
         let mut reply = self.make_durable(op);
         if Mutant::DuplicateAnsweredWithAnotherId.is_on()
             && let SimReply::Accepted(Acceptance::Duplicate(duplicate)) = &mut reply
         {
             duplicate.id.0[0] ^= 1;
         }
-        self.observe(&observed, waiter, &reply);
-        if let (SimOp::Prune(prune), Some((events, jobs))) = (&observed, counts) {
-            self.guards_pruned(prune.at);
+        if let (Observed::Prune(at), Some((events, jobs))) = (&observed, counts) {
+            self.guards_pruned(*at);
             self.note_pruned(events - self.store.event_count(), jobs - self.job_count());
         }
+        self.observe(observed, waiter, &reply);
         reply
     }
 
@@ -138,43 +139,45 @@ impl Simulation {
         self.store.job_counts().iter().map(|(_, count)| count).sum()
     }
 
-    fn observe(&mut self, op: &SimOp, waiter: Waiter, reply: &SimReply) {
-        match (op, reply) {
-            (SimOp::Accept(event), SimReply::Accepted(acceptance)) => {
+    fn observe(&mut self, observed: Observed, waiter: Waiter, reply: &SimReply) {
+        match (observed, reply) {
+            (Observed::Accept(event), SimReply::Accepted(acceptance)) => {
                 self.check_accept(waiter, event.received_at, acceptance);
-                self.observe_notice(event, acceptance);
+                self.observe_notice(&event, acceptance);
                 if let Acceptance::Accepted(accepted) = acceptance {
                     self.note_accepted(accepted.seq);
-                    self.note_person(accepted.seq, event.observation.as_deref());
+                    self.note_person(accepted.seq, event.observation);
                     let jobs = self.store.event_head(accepted.seq).map_or(0, |event| i64::from(event.jobs));
                     let last = self.store.last_job().0;
                     (last - jobs + 1..=last).for_each(|job| self.look_at(JobId(job)));
                 }
             }
-            (SimOp::Begin(begin, caps), reply) => {
-                if !caps.is_empty() {
-                    self.check_cap(begin.job, begin.key, begin.at, reply);
+            (Observed::Begin { job, key, at, is_capped }, reply) => {
+                if is_capped {
+                    self.check_cap(job, key, at, reply);
                 }
-                self.look_at(begin.job);
+                if matches!(reply, SimReply::Begun(CappedBeginResult::Begun(BeginResult::IdentityBusy))) {
+                    self.coverage.fault(Fault::IdentityBusy);
+                }
+                self.look_at(job);
             }
-            (SimOp::Settle(settle), SimReply::Settled(result)) => self.observe_settle(settle, *result),
-            (SimOp::SetMark(mark), reply) => {
+            (Observed::Settle(settle), SimReply::Settled(result)) => self.observe_settle(&settle, *result),
+            (Observed::Mark(mark), reply) => {
                 self.check_mark(mark, reply);
-                self.look_at(mark.result.job);
+                self.look_at(mark.job);
             }
-            (SimOp::KeepAlerts(_), _) => self.observe_alerts(),
-            (SimOp::KeepResponse(change), SimReply::Kept(true)) => self.observe_response(&change.clock),
-            (SimOp::RecordStep(result), _) => self.look_at(result.job),
-            (SimOp::Skip(skip), _) => self.look_at(skip.job),
-            (SimOp::RequestApproval(request), _) => self.look_at(request.job),
-            (SimOp::MergeContacts(merge), SimReply::ContactChanged(ContactChange::Done)) => {
-                self.note_merge(merge.contact, merge.into);
+            (Observed::Alerts, _) => self.observe_alerts(),
+            (Observed::Response(clock), SimReply::Kept(true)) => self.observe_response(&clock),
+            (Observed::Job(job), _) => self.look_at(job),
+            (Observed::Merge { contact, into }, SimReply::ContactChanged(ContactChange::Done)) => {
+                self.note_merge(contact, into);
             }
-            (SimOp::SplitContact(split), SimReply::ContactChanged(ContactChange::Done)) => {
-                self.note_split(split.contact)
+            (Observed::Split(contact), SimReply::ContactChanged(ContactChange::Done)) => self.note_split(contact),
+            (Observed::Edit(edit), SimReply::Edited(Edited::Done { revision, jobs })) => {
+                self.note_edit(*edit, *revision, jobs);
             }
-            (SimOp::Recheck(_), SimReply::Jobs(jobs)) => jobs.iter().for_each(|(job, _)| self.look_at_recheck(*job)),
-            (SimOp::Replay(_) | SimOp::Resolve(_) | SimOp::Drop(_), SimReply::Jobs(jobs)) => {
+            (Observed::Recheck, SimReply::Jobs(jobs)) => jobs.iter().for_each(|(job, _)| self.look_at_recheck(*job)),
+            (Observed::Requeue, SimReply::Jobs(jobs)) => {
                 for (job, _) in jobs {
                     self.look_at(*job);
                     if self.store.job(*job).is_some_and(|job| job.state == JobState::Dropped) {
@@ -186,19 +189,18 @@ impl Simulation {
         }
     }
 
-    fn observe_settle(&mut self, settle: &Settle, result: ChargeResult) {
-        let settlement = &settle.settlement;
-        let (job, attempt) = (settlement.job, settlement.attempt.as_ref());
-        match (&settle.charge, result) {
-            (Some(charge), ChargeResult::Settled) => self.check_budget(job, charge, settlement.at),
+    fn observe_settle(&mut self, settle: &ObservedSettle, result: ChargeResult) {
+        let (job, attempt) = (settle.job, settle.attempt.as_ref());
+        match (settle.charge, result) {
+            (Some(charge), ChargeResult::Settled) => self.check_budget(job, charge, settle.at),
             (Some(_), ChargeResult::Exhausted) => self.coverage.fault(Fault::BudgetUsedUp),
             _ => {}
         }
         let of = |kind| attempt.filter(|attempt| attempt.kind == kind).map(|attempt| attempt.outcome);
-        let label = attempt.map(|attempt| attempt.step_id.clone());
+        let label = attempt.map(|attempt| attempt.label.clone());
         let label = label.filter(|label| self.plan.facts(label).is_some());
         let attempt = Attempt {
-            n: settlement.n,
+            n: settle.n,
             label,
             call: of(AttemptKind::Call),
             read: of(AttemptKind::Read),
@@ -212,48 +214,47 @@ impl Simulation {
         }
     }
 
-    /// Coverage of what a settlement does, and the spread of retries.
-    fn note_settlement(&mut self, settle: &Settle) {
-        let next = &settle.settlement.next;
-        let label = settle.settlement.attempt.as_ref().map(|attempt| attempt.step_id.clone());
-        if let Some(facts) = label.as_ref().and_then(|label| self.plan.facts(label)) {
+    /// Coverage of what a settlement does.
+    fn note_settlement(&mut self, settle: &ObservedSettle) {
+        let label = settle.attempt.as_ref().map(|attempt| &attempt.label);
+        if let Some(facts) = label.and_then(|label| self.plan.facts(label)) {
             let (undo, continues) = (facts.undo, facts.continues);
             if undo {
                 self.coverage.fault(Fault::Undoing);
             }
-            if continues && next.state != JobState::Retrying && next.failure.is_none() {
+            if continues && settle.state != JobState::Retrying && !settle.has_failed {
                 self.coverage.fault(Fault::ContinuedAfterStep);
             }
         }
-        if label.is_some_and(|label| label.starts_with("lines")) && next.state == JobState::Queued {
+        if label.is_some_and(|label| label.starts_with("lines")) && settle.state == JobState::Queued {
             self.coverage.fault(Fault::ItemFollows);
         }
-        self.trace.note(self.now, "settle", About::Job(settle.settlement.job), u64::from(next.step));
+        self.trace.note(self.now, "settle", About::Job(settle.job), u64::from(settle.step));
     }
 
     fn running_slot(&self, id: JobId) -> Option<SimSlot> {
         Some(slot_of(self.node.as_ref()?.cache.get(&id)?, &self.plan))
     }
 
-    /// A caller gets its reply; `None` means that the disk was full.
+    /// A caller gets its reply, or its operation back if the disk was full.
     pub(super) fn reply(&mut self, slot: u32) {
         let Some(node) = &mut self.node else { return };
         node.free_replies.push(slot);
         let Some((waiter, reply)) = node.replies[slot as usize].take() else { return };
+        let is_settled = matches!(reply, Ok(SimReply::Settled(ChargeResult::Settled)));
         match waiter {
             Waiter::Nobody => {}
             Waiter::Sender(webhook) => match reply {
-                Some(SimReply::Accepted(Acceptance::Accepted(accepted))) => self.answer_sender(webhook, accepted.id),
-                Some(SimReply::Accepted(Acceptance::Duplicate(first))) => self.answer_sender(webhook, first.id),
+                Ok(SimReply::Accepted(Acceptance::Accepted(accepted))) => self.answer_sender(webhook, accepted.id),
+                Ok(SimReply::Accepted(Acceptance::Duplicate(first))) => self.answer_sender(webhook, first.id),
                 _ => self.coverage.fault(Fault::SenderTurnedAway),
             },
             Waiter::Run(run) => self.replied_to_run(run, reply),
-            Waiter::Reroute(job) => {
-                let written = matches!(reply, Some(SimReply::Settled(ChargeResult::Settled)));
-                self.rerouted(job, written);
-            }
-            Waiter::Operator(act) => self.acted(act, reply),
-            Waiter::Watch => self.watched(reply),
+            Waiter::Reroute(job) => self.rerouted(job, is_settled),
+            Waiter::Postpone(job) => self.postponed(job, is_settled),
+            Waiter::Charge(destination) => self.charged(destination, reply.ok()),
+            Waiter::Operator(act) => self.acted(act, reply.ok()),
+            Waiter::Watch => self.watched(reply.ok()),
         }
     }
 }

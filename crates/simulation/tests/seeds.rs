@@ -4,18 +4,30 @@
 use sluice_simulation::{Campaign, Options, Profile, run};
 
 fn campaign(seed: u64, seeds: u64, events: u32, profile: Profile) {
+    assert_eq!(unbroken(seed, seeds, events, profile), Vec::<String>::new(), "never reached");
+}
+
+/// Returns what was never reached.
+fn unbroken(seed: u64, seeds: u64, events: u32, profile: Profile) -> Vec<String> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let totals = Campaign { seed, seeds, events, profile, threads }.run(|_| {});
     if let Some(broken) = &totals.violation {
         panic!("{}\n{}\n{}\n{}", broken.invariant, broken.detail, broken.trace.join("\n"), broken.reproduce);
     }
-    assert_eq!(totals.missing, Vec::<String>::new(), "never reached");
     assert_eq!((totals.seeds, totals.events), (seeds, seeds * u64::from(events)));
+    totals.missing
 }
 
 #[test]
 fn seeds_break_nothing_and_reach_everything() {
     campaign(1, 1_000, 1_500, Profile::Mixed);
+}
+
+/// In a small world operators, crashes and clocks meet the same few jobs again and again.
+#[test]
+fn small_worlds_break_nothing() {
+    unbroken(1, 700, 250, Profile::Mixed);
+    unbroken(1, 1_000, 60, Profile::Mixed);
 }
 
 #[test]

@@ -2,12 +2,16 @@
 
 use std::fmt::Debug;
 
-use hyper::{Method, StatusCode};
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::faults::{FaultPlan, Injector};
-use crate::reply::FakeReply;
+use crate::reply::{FakeReply, Hangup};
+use crate::serve::read_body;
 use crate::uri;
 
 const LIMIT_DEFAULT: usize = 100;
@@ -28,6 +32,32 @@ pub(crate) trait Inspect: Debug + Send + Sync {
     fn truth(&self) -> Value;
 
     fn injector(&self) -> &Injector;
+}
+
+/// A request that was read.
+#[derive(Debug)]
+pub(crate) enum Received {
+    Call(Parts, Bytes),
+    /// Too large, or for an endpoint of this module.
+    Answered(FakeReply),
+}
+
+/// Reads a request to a simulator that has no endpoints below `/sim` but those of this module.
+pub(crate) async fn receive(
+    simulator: &dyn Inspect,
+    request: Request<Incoming>,
+    body_bytes_max: usize,
+) -> Result<Received, Hangup> {
+    let (parts, body) = request.into_parts();
+    let Some(body) = read_body(body, body_bytes_max).await? else {
+        return Ok(Received::Answered(FakeReply::empty(StatusCode::PAYLOAD_TOO_LARGE)));
+    };
+    let Some(path) = parts.uri.path().strip_prefix("/sim") else { return Ok(Received::Call(parts, body)) };
+    let query = parts.uri.query().unwrap_or_default();
+    let reply = respond(simulator, &parts.method, path, query, &body);
+    Ok(Received::Answered(reply.unwrap_or_else(|| {
+        FakeReply::json(StatusCode::NOT_FOUND, &json!({"error": "unknown endpoint", "known": ENDPOINTS}))
+    })))
 }
 
 /// Responds to the endpoints that every simulator has; `path` follows `/sim`.

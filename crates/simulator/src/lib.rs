@@ -5,10 +5,12 @@
 //!
 //! - [`Salesforce`]: Salesforce REST API with records, tokens, limits and a log of every write.
 //! - [`Hubspot`]: HubSpot CRM API with unique properties, batches, a search that lags, OAuth tokens and limits.
-//! - [`Sink`]: fast plain HTTP server that counts and stores requests and honours idempotency keys.
+//! - [`Sink`]: fast plain HTTP server that counts and stores requests and honours idempotency keys; also an S3 subset, Amazon SES, a
+//!   push service of browsers, and the provider of a declared connector with its recorded answers and expiring tokens.
 //! - [`Postgres`]: a real PostgreSQL cluster, and a relay that can drop its connections.
 //! - [`Slack`]: Web API, incoming webhook and message history.
 //! - [`Smtp`]: mail server that stores accepted mail and can fail at any step of a session.
+//! - [`OpenId`]: OpenID provider with a sign-in page, keys that rotate, and tokens that a careful client must refuse.
 //! - [`Collector`]: receiver of OpenTelemetry traces, over gRPC and HTTP.
 //! - [`faults`]: fault plans as data; the same plan works on every server.
 //! - [`traffic`]: seeded webhook traffic, without an HTTP client.
@@ -33,12 +35,14 @@ pub mod faults;
 pub mod hubspot;
 mod inspect;
 pub mod load;
+pub mod openid;
 pub mod otlp;
 pub mod postgres;
 mod reply;
 mod rng;
 pub mod salesforce;
 mod serve;
+pub mod services;
 pub mod sink;
 pub mod slack;
 pub mod smtp;
@@ -49,9 +53,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use faults::{Everything, Fault, FaultPlan};
 pub use hubspot::{Hubspot, HubspotSettings};
+pub use openid::{OpenId, OpenIdSettings, OpenIdUser};
 pub use otlp::Collector;
 pub use postgres::Postgres;
 pub use salesforce::{Salesforce, SalesforceSettings};
+pub use services::{Service, ServiceKind, ServiceSettings};
 pub use sink::{Sink, SinkSettings};
 pub use slack::{ButtonClick, Slack, SlackSettings};
 pub use smtp::{Smtp, SmtpSettings};

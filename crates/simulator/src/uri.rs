@@ -17,6 +17,18 @@ pub(crate) fn decode(segment: &str) -> String {
     String::from_utf8_lossy(&decoded).into_owned()
 }
 
+/// Percent-encodes everything but letters, digits and `-._~`.
+pub(crate) fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
 /// First value of `name` in a query string or form body.
 pub(crate) fn form_value(form: &str, name: &str) -> Option<String> {
     form.split('&').find_map(|pair| {

@@ -1,100 +1,48 @@
 //! Unmodified vendor clients succeed and fail against the simulators as they do against Salesforce and HubSpot.
 //!
-//! They are installed once into `target/vendor-clients`. A failed installation fails this test: without real clients
-//! the simulator's fidelity is unverified.
+//! They are installed once into `target/vendor-clients`.
 
-use std::path::{Path, PathBuf};
+mod support;
+
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
 use sluice_simulator::salesforce::Truth;
 use sluice_simulator::{Hubspot, HubspotSettings, Salesforce, SalesforceSettings};
+use support::vendor;
 
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vendor")
-}
-
-fn installed() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("target/tmp is in target");
-    target.join("vendor-clients")
-}
-
-fn run(what: &str, command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{what}: cannot start {command:?}: {error}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{what} failed ({})\n{stdout}\n{stderr}", output.status);
-    stdout
-}
-
-/// Runs `install` unless the directory was already installed from the same list.
-fn once(folder: &Path, wanted: &str, install: impl FnOnce()) {
-    let marker = folder.join("installed");
-    if std::fs::read_to_string(&marker).is_ok_and(|found| found == wanted) {
-        return;
-    }
-    std::fs::create_dir_all(folder).expect("target is writable");
-    install();
-    std::fs::write(&marker, wanted).expect("target is writable");
-}
-
-fn install_simple_salesforce() -> PathBuf {
-    let folder = installed().join("python");
-    let list = scripts().join("requirements.txt");
-    let wanted = std::fs::read_to_string(&list).expect("the list of packages");
-    let python = folder.join("bin/python");
-    once(&folder, &wanted, || {
-        let environment = ["-m", "venv", "--clear"];
-        run("creating a Python environment", Command::new("python3").args(environment).arg(&folder));
-        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
-        run("installing simple-salesforce from PyPI", Command::new(&python).args(install).arg(&list));
-    });
-    python
-}
-
-fn install_node_clients() -> PathBuf {
-    let folder = installed().join("node");
-    let wanted = std::fs::read_to_string(scripts().join("package.json")).expect("the list of packages");
-    once(&folder, &wanted, || {
-        std::fs::write(folder.join("package.json"), &wanted).expect("target is writable");
-        let install = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
-        run("installing the clients from npm", Command::new("npm").args(install).current_dir(&folder));
-    });
-    folder
-}
-
-fn parse_results(stdout: &str) -> Value {
-    let last = stdout.lines().last().expect("the script prints its results");
-    serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {stdout}"))
+fn node_clients() -> PathBuf {
+    vendor::node("node", &vendor::scripts().join("package.json"))
 }
 
 fn simple_salesforce() -> (Value, Truth) {
-    let python = install_simple_salesforce();
+    let python = vendor::python("python", &vendor::scripts().join("requirements.txt"));
     let org = Salesforce::start(SalesforceSettings::default()).expect("the organisation starts");
     let mut command = Command::new(python);
-    command.arg(scripts().join("simple_salesforce_client.py"));
+    command.arg(vendor::scripts().join("simple_salesforce_client.py"));
     command.env("SIM_URL", org.url()).env("SIM_TOKEN", org.issue_token());
-    (parse_results(&run("simple-salesforce", &mut command)), org.truth())
+    (vendor::results("simple-salesforce", &mut command), org.truth())
 }
 
 fn jsforce() -> (Value, Truth) {
-    let folder = install_node_clients();
+    let folder = node_clients();
     let org = Salesforce::start(SalesforceSettings::default()).expect("the organisation starts");
     let mut command = Command::new("node");
-    command.arg(scripts().join("jsforce_client.mjs")).current_dir(folder).env("SIM_URL", org.url());
-    let results = parse_results(&run("jsforce", &mut command));
+    command.arg(vendor::scripts().join("jsforce_client.mjs")).current_dir(folder).env("SIM_URL", org.url());
+    let results = vendor::results("jsforce", &mut command);
     assert_eq!(results["instance_url"], org.url());
     (results, org.truth())
 }
 
 /// Runs after jsforce in one test: both are installed into one folder.
 fn hubspot_client() -> Value {
-    let folder = install_node_clients();
+    let folder = node_clients();
     let settings = HubspotSettings { search_lag: std::time::Duration::from_secs(3_600), ..HubspotSettings::default() };
     let account = Hubspot::start(settings).expect("the account starts");
     let mut command = Command::new("node");
-    command.arg(scripts().join("hubspot_client.mjs")).current_dir(folder).env("SIM_URL", account.url());
-    let results = parse_results(&run("@hubspot/api-client", &mut command));
+    command.arg(vendor::scripts().join("hubspot_client.mjs")).current_dir(folder).env("SIM_URL", account.url());
+    let results = vendor::results("@hubspot/api-client", &mut command);
     let contacts = account.truth().object("contacts");
     assert_eq!((contacts.created, contacts.created_again, contacts.deleted), (3, 0, 1), "{contacts:?}");
     results

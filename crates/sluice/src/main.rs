@@ -51,11 +51,11 @@ enum Command {
     #[command(flatten)]
     Node(Box<NodeCommand>),
     #[command(flatten)]
-    Simulator(SimulatorCommand),
+    Simulator(Box<SimulatorCommand>),
     #[command(flatten)]
     Reference(ReferenceCommand),
     #[command(flatten)]
-    Trial(TrialCommand),
+    Trial(Box<TrialCommand>),
     #[command(flatten)]
     Ledger(LedgerCommand),
     #[command(flatten)]

@@ -30,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "import_row", run: bodies::import_row, rounds: 60_000 },
     Target { name: "signature", run: signatures::signature, rounds: 60_000 },
     Target { name: "tampering", run: signatures::tampering, rounds: 18_000 },
+    Target { name: "id_token", run: signatures::id_token, rounds: 18_000 },
     Target { name: "retry_after", run: responses::retry_after, rounds: 180_000 },
     Target { name: "smtp_reply", run: responses::smtp_reply, rounds: 120_000 },
     Target { name: "response", run: responses::response, rounds: 30_000 },

@@ -3,6 +3,9 @@
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
+use serde_json::{Value, json};
+use sluice_domain::access::oidc::{Discovery, Expected, IdToken, KeySet, PendingSignIn, SignInKey, SigningAlgorithm};
+use sluice_domain::time::Time;
 use sluice_domain::verify::{
     CredentialLocation, HmacSettings, Request, Scheme, Secret, TokenLocation, UnsignedRequest, Verifier,
     VerifierSettings, handshake, sign, verify,
@@ -98,4 +101,29 @@ pub(crate) fn tampering(input: &[u8]) {
         changed[bit / 8 % length] ^= 1 << (bit % 8);
         assert!(!verifies(&changed), "{scheme} accepts a changed body");
     }
+}
+
+/// The lines are an ID token, a key set, a description of a provider and the cookie of a sign-in. No invented token is signed by the
+/// provider's key, and no invented cookie is one of this process.
+pub(crate) fn id_token(input: &[u8]) {
+    let (token, rest) = line(input);
+    let (keys, rest) = line(rest);
+    let (description, cookie) = line(rest);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let document = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
+    let (issuer, now) = ("https://login.example", Time(1_790_000_000_000));
+    let _ = Discovery::read(&document(description), issuer);
+    let own = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwaaPJHURo0", "kid": "k" }] });
+    let algorithms =
+        ["EdDSA", "RS256", "ES256", "PS256"].map(SigningAlgorithm::parse).into_iter().flatten().collect::<Vec<_>>();
+    let expected = Expected { issuer, client_id: "sluice", nonce: "n", algorithms: &algorithms, now };
+    let token = text(token);
+    if let Ok(keys) = KeySet::read(&document(keys)) {
+        let _ = IdToken::verify(&token, &keys, expected);
+    }
+    if let Ok(keys) = KeySet::read(&own) {
+        assert!(IdToken::verify(&token, &keys, expected).is_err(), "{token}");
+    }
+    let key = SignInKey::new("a key that random input does not contain");
+    assert!(PendingSignIn::from_cookie(&text(cookie), &key).is_none());
 }

@@ -31,5 +31,6 @@ macro_rules! targets {
 }
 
 targets! {
-    configuration expression unit path mask json form multipart encoding key import_row signature tampering retry_after smtp_reply response
+    configuration expression unit path mask json form multipart encoding key import_row signature tampering id_token retry_after smtp_reply
+    response
 }

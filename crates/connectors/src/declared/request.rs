@@ -1,9 +1,9 @@
 //! Renders the request of a declared action. Pure.
 
 use serde_json::{Value, json};
-use sluice_domain::connector::Declared;
+use sluice_domain::connector::{BatchDefinition, Declared};
 use sluice_domain::outcome::{Failure, FailureClass};
-use sluice_domain::template::Template;
+use sluice_domain::template::{Scope, Template};
 
 use super::mail;
 use super::target::Target;
@@ -14,12 +14,14 @@ use crate::outbound::Request;
 use crate::parameter::kind;
 
 pub(super) fn effect(target: &Target, action: Declared, call: &Call<'_>) -> Result<Request, Failure> {
-    render(target, action, &action.definition().request, call)
+    render(target, action, &action.definition().request, call, None)
 }
 
 pub(super) fn read_back(target: &Target, action: Declared, call: &Call<'_>) -> Result<Request, Failure> {
-    match &action.definition().read_back {
-        Some(rule) => render(target, action, &rule.request, call),
+    let definition = action.definition();
+    let look = definition.read_back.as_ref().map(|rule| &rule.request);
+    match look.or(definition.upsert.as_ref().map(|rule| &rule.find)) {
+        Some(request) => render(target, action, request, call, None),
         None => Err(Failure::new(
             FailureClass::Mapping,
             "no-read-back",
@@ -28,7 +30,47 @@ pub(super) fn read_back(target: &Target, action: Declared, call: &Call<'_>) -> R
     }
 }
 
-fn render(target: &Target, action: Declared, template: &Template, call: &Call<'_>) -> Result<Request, Failure> {
+/// The part of a batch request for one call.
+pub(super) fn item(
+    target: &Target,
+    action: Declared,
+    batch: &BatchDefinition,
+    call: &Call<'_>,
+) -> Result<Value, Failure> {
+    let scope = scope_of(target, action, call)?;
+    Ok(rendered(action, &batch.item, &scope)?.unwrap_or_default())
+}
+
+/// The request that carries these items.
+pub(super) fn batch(
+    target: &Target,
+    action: Declared,
+    batch: &BatchDefinition,
+    (first, items): (&Call<'_>, &[Value]),
+) -> Result<Request, Failure> {
+    let mut scope = target.scope();
+    scope.set("with", first.with.clone());
+    scope.set("items", Value::Array(items.to_vec()));
+    to_request(target, rendered(action, &batch.request, &scope)?, first)
+}
+
+/// `record` is the id of the record that is updated.
+pub(super) fn render(
+    target: &Target,
+    action: Declared,
+    template: &Template,
+    call: &Call<'_>,
+    record: Option<&Value>,
+) -> Result<Request, Failure> {
+    let mut scope = scope_of(target, action, call)?;
+    if let Some(id) = record {
+        scope.set("record", json!({ "id": id }));
+    }
+    to_request(target, rendered(action, template, &scope)?, call)
+}
+
+/// Variables of the request of a call, whose parameters are checked.
+fn scope_of(target: &Target, action: Declared, call: &Call<'_>) -> Result<Scope, Failure> {
     check_parameters(action, call.with)?;
     let mut scope = target.scope();
     if action.definition().is_mail {
@@ -42,10 +84,17 @@ fn render(target: &Target, action: Declared, template: &Template, call: &Call<'_
     }
     scope.set("with", call.with.clone());
     scope.set("effect", json!({ "key": call.effect_key }));
-    let rendered = template.render_plain(&scope).map_err(|problem| {
+    Ok(scope)
+}
+
+fn rendered(action: Declared, template: &Template, scope: &Scope) -> Result<Option<Value>, Failure> {
+    template.render_plain(scope).map_err(|problem| {
         let message = format!("The request of {} cannot be rendered: {problem}.", action.spec().name);
         Failure::new(FailureClass::Mapping, "invalid-parameter", message)
-    })?;
+    })
+}
+
+fn to_request(target: &Target, rendered: Option<Value>, call: &Call<'_>) -> Result<Request, Failure> {
     let rendered = rendered.unwrap_or(Value::Null);
     let context = EffectContext { effect_key: None, traceparent: call.traceparent, now: call.now };
     let mut request = build(&Settings::read(&rendered)?, &target.http, context)?;
@@ -83,7 +132,7 @@ fn check_parameters(action: Declared, with: &Value) -> Result<(), Failure> {
             ParameterType::OneOf(words) => value.as_str().is_some_and(|text| words.contains(&text)),
             ParameterType::Numbers => value.is_array(),
             ParameterType::Texts => !value.is_object(),
-            ParameterType::Any => true,
+            ParameterType::Expression | ParameterType::Expressions | ParameterType::Any => true,
         };
         if !fits {
             let found = kind(value);

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sluice_domain::connector::{Connector, Declared, FailureAction, FailureRule, WaitSource, WaitUnit};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
 use sluice_domain::template::{Scope, Template};
 use sluice_domain::time::Time;
 
+use super::upsert;
 use crate::Call;
-use crate::http::response::{ResponseContext, body, outcome as by_status};
+use crate::failures::MatchedFailure;
+use crate::http::response::{ResponseContext, SHIPPED_RULES as BY_STATUS, answer, body, outcome as by_status};
 use crate::outbound::{HttpResponse, retry_after};
 use crate::text::excerpt;
 
@@ -49,10 +51,14 @@ impl RecordedAnswer {
     }
 }
 
-/// Outcome of an attempt with this answer, and the index of the failure rule that decided.
+/// An action, and the failure rules of the destination that come before those of its connector.
+pub(super) type ActionRules<'a> = (Declared, &'a [FailureRule]);
+
+/// Outcome of an attempt with this answer, and the index of the connector's failure rule that decided. Rules of the destination
+/// come before those of the connector, and the table of HTTP behind them.
 pub(super) fn outcome(
     response: &HttpResponse,
-    action: Declared,
+    (action, own): ActionRules<'_>,
     call: &Call<'_>,
     host: &str,
 ) -> (Option<usize>, Judged) {
@@ -68,10 +74,10 @@ pub(super) fn outcome(
     }
     let connector = action.connector;
     let (code, message) = error_of(connector, &scope);
-    if let Some((index, rule)) = find_rule(connector, response.status, &code, &message) {
+    if let Some((index, rule)) = find_rule((connector, own), response.status, &code, &message) {
         let after = wait(connector, &scope, call.now);
         let context = RuleContext { response, host, code: &code, message: &message, after };
-        return (Some(index), apply(rule, &context));
+        return (index, apply(rule, &context));
     }
     if (200..300).contains(&response.status) {
         let text = format!(
@@ -83,7 +89,8 @@ pub(super) fn outcome(
         let failure = Failure::new(FailureClass::Retryable, "unexpected-response", text).with_status(response.status);
         return (None, Judged::Outcome(Outcome::Unsure { failure }));
     }
-    let context = ResponseContext { host, class: definition.class, accept_status: &[], now: call.now };
+    let (class, rules) = (definition.class, &BY_STATUS);
+    let context = ResponseContext { host, class, accept_status: &[], rules, now: call.now };
     (None, Judged::Outcome(named(by_status(response, context), &code, wait(connector, &scope, call.now))))
 }
 
@@ -108,18 +115,13 @@ fn apply(rule: &FailureRule, context: &RuleContext<'_>) -> Judged {
         let text = format!("{host}: {advice} (status {}){separator}{quoted}", response.status);
         Failure::new(class, code, text).with_status(response.status)
     };
-    Judged::Outcome(match rule.action {
-        FailureAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after },
-        FailureAction::Conflict => Outcome::Retry { failure: failure(FailureClass::Conflict), after },
-        FailureAction::Wait(usual) => {
-            Outcome::Wait { failure: failure(FailureClass::Retryable), after: after.or(Some(usual)) }
+    match rule.action {
+        FailureAction::Refresh => Judged::Refused(failure(FailureClass::Auth)),
+        _ => {
+            let matched = MatchedFailure { rule, status: response.status, requested_wait: after };
+            Judged::Outcome(matched.outcome(failure))
         }
-        FailureAction::Reject(class) => Outcome::Reject { failure: failure(class) },
-        FailureAction::Pause => Outcome::Reject { failure: failure(FailureClass::Auth) },
-        FailureAction::Refresh => return Judged::Refused(failure(FailureClass::Auth)),
-        FailureAction::Unsure => Outcome::Unsure { failure: failure(FailureClass::Retryable) },
-        FailureAction::Noop => Outcome::Noop { reason: failure(FailureClass::Permanent).message },
-    })
+    }
 }
 
 /// The provider's code in place of the status, and the wait that the connector reads.
@@ -138,17 +140,26 @@ fn named(outcome: Outcome, code: &str, wait: Option<Duration>) -> Outcome {
 }
 
 /// True if a rule says that the token is not accepted.
-pub(super) fn is_token_refusal(response: &HttpResponse, connector: &Connector) -> bool {
+pub(super) fn is_token_refusal(response: &HttpResponse, connector: &Connector, own: &[FailureRule]) -> bool {
     if (200..300).contains(&response.status) {
         return false;
     }
     let (code, message) = error_of(connector, &scope(response, None));
-    find_rule(connector, response.status, &code, &message)
+    find_rule((connector, own), response.status, &code, &message)
         .is_some_and(|(_, rule)| rule.action == FailureAction::Refresh)
 }
 
 /// Result of a read-back with this answer.
 pub(super) fn readback(response: &HttpResponse, action: Declared, call: &Call<'_>, host: &str) -> Readback {
+    if let Some(rule) = &action.definition().upsert {
+        return match upsert::found(response, (action, &[]), rule, call, host) {
+            Ok(Some(id)) => Readback::Present(upsert::output(&id, call)),
+            Ok(None) => Readback::Absent,
+            Err(outcome) => Readback::Unreadable(outcome.failure().cloned().unwrap_or_else(|| {
+                Failure::new(FailureClass::Retryable, "unreadable", "The record cannot be looked up.")
+            })),
+        };
+    }
     let Some(rule) = &action.definition().read_back else {
         let message = format!("{} cannot be read back.", action.spec().name);
         return Readback::Unreadable(Failure::new(FailureClass::Mapping, "no-read-back", message));
@@ -168,7 +179,8 @@ pub(super) fn readback(response: &HttpResponse, action: Declared, call: &Call<'_
             }
         },
         _ => {
-            let context = ResponseContext { host, class: EffectClass::Natural, accept_status: &[], now: call.now };
+            let (class, rules) = (EffectClass::Natural, &BY_STATUS);
+            let context = ResponseContext { host, class, accept_status: &[], rules, now: call.now };
             let failure = by_status(response, context).failure().cloned();
             Readback::Unreadable(failure.unwrap_or_else(|| {
                 let message = format!("{host} answered the read-back incompletely.");
@@ -178,24 +190,22 @@ pub(super) fn readback(response: &HttpResponse, action: Declared, call: &Call<'_
     }
 }
 
-fn find_rule<'c>(connector: &'c Connector, status: u16, code: &str, message: &str) -> Option<(usize, &'c FailureRule)> {
-    connector.failures.iter().enumerate().find(|(_, rule)| rule.matches(status, code, message))
+/// The rule that decides, with its index if it is one of the connector.
+fn find_rule<'c>(
+    (connector, own): (&'c Connector, &'c [FailureRule]),
+    status: u16,
+    code: &str,
+    message: &str,
+) -> Option<(Option<usize>, &'c FailureRule)> {
+    let own = own.iter().map(|rule| (None, rule));
+    let shipped = connector.failures.iter().enumerate().map(|(index, rule)| (Some(index), rule));
+    own.chain(shipped).find(|(_, rule)| rule.matches(status, code, message))
 }
 
 /// Variables of rules: the answer, and the call it answers.
-fn scope(response: &HttpResponse, call: Option<&Call<'_>>) -> Scope {
-    let headers: Map<String, Value> = response
-        .headers
-        .iter()
-        .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.into())))
-        .collect();
-    let answer = Map::from_iter([
-        ("status".to_owned(), response.status.into()),
-        ("headers".to_owned(), headers.into()),
-        ("body".to_owned(), body(response)),
-    ]);
+pub(super) fn scope(response: &HttpResponse, call: Option<&Call<'_>>) -> Scope {
     let mut scope = Scope::new();
-    scope.set("response", Value::Object(answer));
+    scope.set("response", answer(response));
     if let Some(call) = call {
         scope.set("with", call.with.clone());
         scope.set("effect", json!({ "key": call.effect_key }));

@@ -4,25 +4,31 @@ use hyper::header::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 use sluice_domain::connector::{ConnectorAuth, DeclaredDestination, RegisteredConnector};
 use sluice_domain::destination::{HttpAuth, HttpDestination};
+use sluice_domain::failure_rules::FailureRule;
 use sluice_domain::template::url::{UNRESERVED, percent_encode};
 use sluice_domain::template::{Scope, Template};
 use sluice_domain::verify::SecretValue;
 
-use super::token::Tokens;
+use super::oauth;
 use crate::http;
 use crate::http::request::header_name;
+use crate::text::MASK;
+use crate::token::Tokens;
 
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) connector: &'static RegisteredConnector,
     pub(super) http: http::Target,
-    pub(super) tokens: Tokens,
+    /// `None`: the destination has other credentials.
+    pub(super) tokens: Option<Tokens>,
     /// Headers of every request, without credentials.
     pub(super) headers: HeaderMap,
     /// Values of the destination's keys, for request templates. Never part of a result.
     values: SecretValues,
     /// Redacted from every message, also in the form they have in a URL.
     secrets: Vec<SecretValue>,
+    /// Rules of the destination, evaluated before those of the connector.
+    pub(super) own_rules: Vec<FailureRule>,
 }
 
 /// Omits the values in debug output.
@@ -35,6 +41,10 @@ impl std::fmt::Debug for SecretValues {
 }
 
 impl Target {
+    pub(crate) fn with_rules(self, own: &[FailureRule]) -> Target {
+        Target { own_rules: own.to_vec(), ..self }
+    }
+
     /// Fills in the values; the error names the key of the connector that has no usable value.
     pub(crate) fn new(destination: &DeclaredDestination) -> Result<Target, String> {
         let values: Map<String, Value> =
@@ -69,11 +79,12 @@ impl Target {
             }
         }
         let tokens = match &connector.auth {
-            ConnectorAuth::OAuth(oauth) => Tokens::fetched(oauth, &scope)?,
-            _ => Tokens::none(),
+            ConnectorAuth::OAuth(oauth) => Some(oauth::tokens(oauth, &scope)?),
+            _ => None,
         };
         // The operator configures where the requests go, so a private address is allowed.
-        let http = HttpDestination { base_url, headers, auth, allow_private_addresses: true, signer: None };
+        let http =
+            HttpDestination { base_url, headers, auth, allow_private_addresses: true, ..HttpDestination::default() };
         let http = http::Target::new(&http)?;
         let mut secrets = Vec::new();
         for secret in destination.secrets() {
@@ -81,12 +92,23 @@ impl Target {
             percent_encode(secret.expose(), UNRESERVED, &mut encoded);
             secrets.extend([secret.clone(), SecretValue::from(encoded)]);
         }
-        Ok(Target { connector: destination.connector, http, tokens, headers: plain, values, secrets })
+        let (connector, own_rules) = (destination.connector, vec![]);
+        Ok(Target { connector, http, tokens, headers: plain, values, secrets, own_rules })
     }
 
     /// Scope of request templates: the destination's values.
     pub(super) fn scope(&self) -> Scope {
         destination_scope(&self.values)
+    }
+
+    /// Current tokens in plain text, for redaction.
+    pub(super) fn token_texts(&self) -> Vec<String> {
+        self.tokens.as_ref().map_or(vec![], Tokens::texts)
+    }
+
+    /// Header of a preview; `None` if requests carry no token.
+    pub(super) fn masked_token(&self) -> Option<HeaderValue> {
+        self.tokens.as_ref()?.masked(MASK)
     }
 
     /// Secrets of the destination, and its credentials as they are sent.

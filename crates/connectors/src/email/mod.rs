@@ -12,12 +12,13 @@ use data_encoding::BASE64;
 use lettre::message::Mailbox;
 use serde_json::{Value, json};
 use sluice_domain::destination::{SmtpDestination, SmtpLogin, SmtpTls};
+use sluice_domain::failure_rules::{FailureRule, FailureTable};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::verify::SecretValue;
 use tokio::time::{Instant, timeout_at};
 
 use request::{Mail, build};
-use response::{SmtpPhase, no_reply, output, rejected};
+use response::{SHIPPED_RULES, SmtpPhase, no_reply, output, rejected};
 use session::SmtpError;
 use settings::{Settings, address};
 
@@ -37,6 +38,8 @@ pub(crate) struct Target {
     hello: String,
     /// Redacted from every message about this destination.
     secrets: Vec<SecretValue>,
+    /// What error replies mean.
+    rules: FailureTable,
 }
 
 /// Transport security and the trusted certificates.
@@ -48,6 +51,11 @@ enum Security {
 }
 
 impl Target {
+    /// The same, with rules of the destination before the shipped ones.
+    pub(crate) fn with_rules(self, own: &[FailureRule]) -> Target {
+        Target { rules: SHIPPED_RULES.behind(own), ..self }
+    }
+
     /// Parses the settings; the error names the invalid key. Does not connect.
     pub(crate) fn new(destination: &SmtpDestination) -> Result<Target, String> {
         let from = address("from", &destination.from)
@@ -78,6 +86,7 @@ impl Target {
             login: destination.login.clone(),
             hello: from.email.domain().to_owned(),
             from,
+            rules: SHIPPED_RULES.clone(),
             secrets,
         })
     }
@@ -94,7 +103,7 @@ pub(crate) async fn call(target: &Target, timeout_max: Duration, call: Call<'_>)
     let host = &target.host;
     let outcome = match result {
         Ok(Ok(reply)) => Outcome::Done { result: output(&mail, &reply) },
-        Ok(Err(SmtpError::Reply(reply))) => rejected(host, phase, &reply),
+        Ok(Err(SmtpError::Reply(reply))) => rejected(host, phase, &reply, &target.rules),
         Ok(Err(SmtpError::Unsupported(what))) => Outcome::Reject {
             failure: Failure::new(
                 FailureClass::Auth,

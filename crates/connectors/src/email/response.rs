@@ -1,9 +1,13 @@
 //! Outcomes of SMTP replies and of missing replies, by session phase. Pure.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
+use sluice_domain::failure_rules::{FailureTable, RuleCall};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome};
 
 use super::request::Mail;
+use crate::failures::{MatchedFailure, shipped};
 use crate::text::excerpt;
 
 /// Progress of an SMTP session. Up to and including [`SmtpPhase::Content`] the server has not accepted the mail:
@@ -24,6 +28,22 @@ pub(crate) enum SmtpPhase {
 }
 
 impl SmtpPhase {
+    /// As rules name it.
+    pub(crate) fn command(self) -> &'static str {
+        match self {
+            SmtpPhase::Connect => "CONNECT",
+            SmtpPhase::Greeting => "GREETING",
+            SmtpPhase::Hello => "EHLO",
+            SmtpPhase::StartTls => "STARTTLS",
+            SmtpPhase::Auth => "AUTH",
+            SmtpPhase::Sender => "MAIL FROM",
+            SmtpPhase::Recipient => "RCPT TO",
+            SmtpPhase::Data => "DATA",
+            SmtpPhase::Content => "CONTENT",
+            SmtpPhase::Dot => "DOT",
+        }
+    }
+
     fn describe(self) -> &'static str {
         match self {
             SmtpPhase::Connect => "the connection",
@@ -47,34 +67,25 @@ pub(crate) struct SmtpReply {
     pub(crate) text: String,
 }
 
+/// What error replies mean: `status` is the code of the reply, `code` the command that it answers.
+pub(crate) static SHIPPED_RULES: LazyLock<FailureTable> = LazyLock::new(|| shipped(include_str!("failures.json")));
+
 /// Outcome of an error reply. A reply is definite, also after the end of data.
-pub(crate) fn rejected(host: &str, phase: SmtpPhase, reply: &SmtpReply) -> Outcome {
-    let failure = |class, advice: &str| {
-        let quoted = excerpt(reply.text.as_bytes());
+pub(crate) fn rejected(host: &str, phase: SmtpPhase, reply: &SmtpReply, rules: &FailureTable) -> Outcome {
+    // Any other reply does not tell whether the mail was accepted: no rule may say that it was not.
+    let is_error = (400..600).contains(&reply.code);
+    let found = rules.find(RuleCall::Effect, reply.code, phase.command(), &reply.text);
+    let Some(rule) = found.filter(|_| is_error) else {
+        let reason = format!("unexpected reply {} to {}", reply.code, phase.describe());
+        return no_reply(host, phase, "protocol", &reason);
+    };
+    let failure = |class| {
+        let (quoted, advice) = (excerpt(reply.text.as_bytes()), &rule.advice);
         let message = format!("{host} replied {} to {}: {advice}: {quoted}", reply.code, phase.describe());
         Failure::new(class, format!("smtp-{}", reply.code), message)
     };
-    match (reply.code, phase) {
-        (454, SmtpPhase::StartTls | SmtpPhase::Auth) | (400..=499, _) => {
-            Outcome::Retry { failure: failure(FailureClass::Retryable, "it temporarily rejects the mail"), after: None }
-        }
-        (500..=599, SmtpPhase::Auth) | (530 | 534 | 535 | 538, _) => Outcome::Reject {
-            failure: failure(FailureClass::Auth, "authentication failed; check the destination's user and password"),
-        },
-        (500..=599, SmtpPhase::Connect | SmtpPhase::Greeting | SmtpPhase::Hello | SmtpPhase::StartTls) => {
-            Outcome::Reject {
-                failure: failure(
-                    FailureClass::Auth,
-                    "it refuses the session; check the destination's host, port and tls",
-                ),
-            }
-        }
-        (500..=599, SmtpPhase::Recipient) => Outcome::Reject {
-            failure: failure(FailureClass::Permanent, "it rejects a recipient, so the mail was sent to no recipient"),
-        },
-        (500..=599, _) => Outcome::Reject { failure: failure(FailureClass::Permanent, "it rejects the mail") },
-        _ => no_reply(host, phase, "protocol", &format!("unexpected reply {} to {}", reply.code, phase.describe())),
-    }
+    // A reply is no HTTP status: 5xx says that nothing was accepted.
+    MatchedFailure { rule, status: 400, requested_wait: None }.outcome(failure)
 }
 
 /// Outcome of an attempt without a valid reply.
@@ -110,6 +121,7 @@ pub(crate) fn output(mail: &Mail, reply: &SmtpReply) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failures::tests::{RecordedFailure, check_recorded};
 
     const ALL: [SmtpPhase; 10] = [
         SmtpPhase::Connect,
@@ -129,6 +141,24 @@ mod tests {
     }
 
     #[test]
+    fn recorded_replies_map_to_outcomes_and_cover_every_rule() {
+        let find =
+            |reply: &RecordedFailure| SHIPPED_RULES.find(RuleCall::Effect, reply.status, &reply.code, &reply.message);
+        check_recorded(include_str!("../../tests/data/smtp.jsonl"), &SHIPPED_RULES, find, |recorded| {
+            let phase = ALL.into_iter().find(|phase| phase.command() == recorded.code).unwrap();
+            let reply = SmtpReply { code: recorded.status, text: recorded.message.clone() };
+            rejected("mx", phase, &reply, &SHIPPED_RULES)
+        });
+    }
+
+    #[test]
+    fn no_rule_decides_about_a_reply_that_may_accept_the_mail() {
+        let own = shipped(r#"[{"contains": "queued", "action": "retry", "advice": "a"}]"#);
+        let reply = SmtpReply { code: 354, text: "queued".into() };
+        assert_eq!(brief(&rejected("mx", SmtpPhase::Dot, &reply, &own)), "unsure retryable");
+    }
+
+    #[test]
     fn missing_reply_is_unsure_only_after_the_final_dot() {
         for phase in ALL {
             let expected = if phase == SmtpPhase::Dot { "unsure retryable" } else { "retry retryable" };
@@ -138,7 +168,8 @@ mod tests {
 
     #[test]
     fn error_replies_map_to_outcomes_by_phase() {
-        let rejected = |phase, code| brief(&rejected("mx", phase, &SmtpReply { code, text: "no".into() }));
+        let rejected =
+            |phase, code| brief(&rejected("mx", phase, &SmtpReply { code, text: "no".into() }, &SHIPPED_RULES));
         for phase in ALL {
             for code in [421, 450, 451, 452] {
                 assert_eq!(rejected(phase, code), "retry retryable", "{phase:?} {code}");

@@ -1,13 +1,13 @@
 //! Builds the request from the step's settings and the destination. Pure.
 
 use bytes::Bytes;
-use hyper::Method;
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::template::url::{UNRESERVED, percent_encode};
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, UnsignedRequest, Verifier};
+use url::Position;
 
 use super::settings::{Body, Settings};
 use super::target::Target;
@@ -75,28 +75,27 @@ pub(crate) fn build(settings: &Settings<'_>, target: &Target, context: EffectCon
     if let Some(traceparent) = context.traceparent.and_then(|text| HeaderValue::from_str(text).ok()) {
         headers.entry(TRACEPARENT).or_insert(traceparent);
     }
+    let mut request = Request { method: settings.method.clone(), url, headers, body, scope };
     if let (Some(signer), Some(key)) = (&target.signer, context.effect_key) {
-        sign(signer, (&settings.method, key), &body, context.now, &mut headers)?;
+        sign(signer, ("signing_secret", key), context.now, &mut request)?;
     }
-    Ok(Request { method: settings.method.clone(), url, headers, body, scope })
+    if let Some(authenticator) = &target.authenticator {
+        sign(authenticator, ("auth.hmac", context.effect_key.unwrap_or_default()), context.now, &mut request)?;
+    }
+    Ok(request)
 }
 
-/// Adds the headers of the signature, over the body as it is sent.
-fn sign(
-    signer: &Verifier,
-    (method, key): (&Method, &str),
-    body: &Bytes,
-    now: Time,
-    headers: &mut HeaderMap,
-) -> Result<(), Failure> {
-    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let request = UnsignedRequest { method: method.as_str(), id: key, content_type, body };
-    let signed = verify::sign(signer, &request, now.to_jiff()).map_err(|error| {
+/// Adds the headers of the signature, over the body as it is sent. The texts are the key of the configuration and the id.
+fn sign(signer: &Verifier, (key, id): (&str, &str), now: Time, request: &mut Request) -> Result<(), Failure> {
+    let content_type = request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let unsigned = UnsignedRequest { method: request.method.as_str(), id, content_type, body: &request.body };
+    let url = &request.url[..Position::AfterQuery];
+    let signed = verify::sign_for(signer, &unsigned, Some(url), now.to_jiff()).map_err(|error| {
         Failure::new(FailureClass::Mapping, "not-signed", format!("The request cannot be signed: {error}."))
     })?;
     for (name, value) in &signed.headers {
-        let name = header_name(name).map_err(|what| problem("signing_secret", what))?;
-        headers.insert(name, header_value("signing_secret", value.expose())?);
+        let name = header_name(name).map_err(|what| problem(key, what))?;
+        request.headers.insert(name, header_value(key, value.expose())?);
     }
     Ok(())
 }
@@ -168,9 +167,10 @@ fn is_credential_header(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::outbound::AddressScope;
+    use hyper::Method;
     use serde_json::json;
     use sluice_domain::destination::{HttpAuth, HttpDestination};
-    use sluice_domain::verify::{Scheme, Secret, VerifierSettings};
+    use sluice_domain::verify::{HmacSettings, Scheme, Secret, VerifierSettings};
 
     const CONTEXT: EffectContext<'static> =
         EffectContext { effect_key: Some("key-1"), traceparent: Some("00-ab-cd-01"), now: Time(1_772_323_200_000) };
@@ -184,8 +184,7 @@ mod tests {
             base_url: Some("https://api.example.com/v1/".into()),
             headers: vec![("X-Tenant".into(), "acme-tenant".into())],
             auth: HttpAuth::Bearer("hunter2-token".into()),
-            allow_private_addresses: false,
-            signer: None,
+            ..HttpDestination::default()
         })
         .unwrap()
     }
@@ -326,6 +325,37 @@ mod tests {
         verify::verify(&verifier, &received, CONTEXT.now.to_jiff()).unwrap();
         let forged = verify::Request { body: b"{}", ..received };
         verify::verify(&verifier, &forged, CONTEXT.now.to_jiff()).unwrap_err();
+    }
+
+    #[test]
+    fn hmac_signs_method_path_and_body_of_effects_and_of_reads() {
+        let mut hmac = HmacSettings::new("X-Signature");
+        hmac.signed = "{method} {path} {body}".to_owned();
+        let mut settings = VerifierSettings::new(Scheme::Hmac, vec![Secret::new("own", "hunter2-hmac")]);
+        settings.hmac = Some(hmac);
+        let verifier = Verifier::new(settings).unwrap();
+        let target = Target::new(&HttpDestination {
+            base_url: Some("https://api.example/v1".into()),
+            auth: HttpAuth::Hmac(Box::new(verifier.clone())),
+            ..HttpDestination::default()
+        })
+        .unwrap();
+        let with = json!({"url": "/leads?a=1", "query": {"q": "x y"}, "json": {"b": 2}, "verify": {"url": "/leads/7"}});
+        let effect = built(with.clone(), &target).unwrap();
+        let read = build(
+            &Settings::read_verify(&with).unwrap().unwrap(),
+            &target,
+            EffectContext { effect_key: None, ..CONTEXT },
+        )
+        .unwrap();
+        for (request, method, path) in [(effect, "POST", "/v1/leads?a=1&q=x%20y"), (read, "GET", "/v1/leads/7")] {
+            let headers: Vec<(&str, &str)> =
+                request.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+            let received = verify::Request { method, path_and_query: path, headers: &headers, body: &request.body };
+            verify::verify(&verifier, &received, CONTEXT.now.to_jiff()).unwrap();
+            let elsewhere = verify::Request { path_and_query: "/v1/leads", ..received };
+            verify::verify(&verifier, &elsewhere, CONTEXT.now.to_jiff()).unwrap_err();
+        }
     }
 
     #[test]

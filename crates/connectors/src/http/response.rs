@@ -1,10 +1,16 @@
 //! Maps a response to an outcome. Pure.
 
+use std::sync::LazyLock;
+
 use hyper::header::{CONTENT_TYPE, DATE, ETAG, HeaderName, LAST_MODIFIED, LINK, LOCATION};
 use serde_json::{Map, Value};
+use sluice_domain::failure_rules::{FailureAction, FailureTable, RuleCall, RuleOrigin};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
+use sluice_domain::template::{Expression, Scope};
 use sluice_domain::time::Time;
 
+use super::settings::Settings;
+use crate::failures::{MatchedFailure, shipped};
 use crate::outbound::HttpResponse;
 use crate::text::excerpt;
 
@@ -26,8 +32,12 @@ pub(crate) struct ResponseContext<'a> {
     pub(crate) host: &'a str,
     pub(crate) class: EffectClass,
     pub(crate) accept_status: &'a [u16],
+    pub(crate) rules: &'a FailureTable,
     pub(crate) now: Time,
 }
+
+/// What error responses mean.
+pub(crate) static SHIPPED_RULES: LazyLock<FailureTable> = LazyLock::new(|| shipped(include_str!("failures.json")));
 
 /// Outcome of an attempt with this response.
 pub(crate) fn outcome(response: &HttpResponse, context: ResponseContext<'_>) -> Outcome {
@@ -35,40 +45,90 @@ pub(crate) fn outcome(response: &HttpResponse, context: ResponseContext<'_>) -> 
     if (200..300).contains(&status) || context.accept_status.contains(&status) {
         return Outcome::Done { result: output(response) };
     }
-    let after = response.retry_after(context.now);
-    let failure = |class, what: &str| failure(response, context.host, class, what);
-    match status {
-        429 => Outcome::Wait { failure: failure(FailureClass::Retryable, "limits the rate of requests"), after },
-        503 if after.is_some() => {
-            Outcome::Wait { failure: failure(FailureClass::Retryable, "is unavailable until its Retry-After"), after }
+    let message = String::from_utf8_lossy(&response.body);
+    let found = context.rules.find_with_origin(RuleCall::Effect, status, &provider_code(response), &message);
+    let (rule, origin) = found.expect("the last rule of the shipped table matches every response");
+    let matched = MatchedFailure { rule, status, requested_wait: response.retry_after(context.now) };
+    let may_be_applied = rule.action == FailureAction::Unsure && context.class != EffectClass::Natural;
+    let what = match (origin, status) {
+        (RuleOrigin::Destination, _) => format!("refused the request: {}", rule.advice),
+        (_, 300..=399) => redirect(response),
+        _ if may_be_applied => format!("{}, which may have been applied", rule.advice),
+        _ => rule.advice.clone(),
+    };
+    match matched.outcome(|class| failure(response, context.host, class, &what)) {
+        // The same request again writes the same.
+        Outcome::Unsure { failure } if !may_be_applied => {
+            Outcome::Retry { failure, after: response.retry_after(context.now) }
         }
-        503 => Outcome::Retry { failure: failure(FailureClass::Retryable, "is unavailable"), after },
-        408 | 425 => {
-            Outcome::Retry { failure: failure(FailureClass::Retryable, "did not accept the request this time"), after }
-        }
-        409 | 423 => Outcome::Retry { failure: failure(FailureClass::Conflict, "reports a conflict"), after },
-        500..=599 if context.class == EffectClass::Natural => {
-            Outcome::Retry { failure: failure(FailureClass::Retryable, "failed to process the request"), after }
-        }
-        // A server error does not tell whether the request was applied.
-        500..=599 => Outcome::Unsure {
-            failure: failure(FailureClass::Retryable, "failed to process the request, which may have been applied"),
-        },
-        401 | 403 => Outcome::Reject {
-            failure: failure(
-                FailureClass::Auth,
-                "rejects the credentials; check the destination's auth and its permissions",
-            ),
-        },
-        300..=399 => Outcome::Reject { failure: failure(FailureClass::Permanent, &redirect(response)) },
-        _ => Outcome::Reject {
-            failure: failure(FailureClass::Permanent, "rejects this request; correct it, then replay the job"),
-        },
+        outcome => outcome,
     }
 }
 
-/// Result of a `verify` request.
-pub(crate) fn readback(response: &HttpResponse, host: &str) -> Readback {
+/// The code of an error answer where most APIs have it; empty if it has none.
+fn provider_code(response: &HttpResponse) -> String {
+    let body = body(response);
+    let found = ["/code", "/error/code", "/errorCode", "/error/type", "/error", "/type"].iter().find_map(|place| {
+        match body.pointer(place)? {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        }
+    });
+    found.unwrap_or_default()
+}
+
+/// Outcome of an attempt with this response, by the step's own rules for success and output as well.
+pub(crate) fn judge(
+    response: &HttpResponse,
+    settings: &Settings<'_>,
+    context: ResponseContext<'_>,
+    scope: impl FnOnce() -> Scope,
+) -> Outcome {
+    let outcome = outcome(response, context);
+    let Outcome::Done { .. } = outcome else { return outcome };
+    if settings.success_if.is_none() && settings.result.is_empty() {
+        return outcome;
+    }
+    let mut scope = scope();
+    scope.set("response", answer(response));
+    let failure =
+        |class, code, what: &str| Failure { code: String::from(code), ..failure(response, context.host, class, what) };
+    match settings.success_if.as_ref().map(|rule| rule.holds(&scope)) {
+        None => {}
+        Some(Ok(true)) if !response.truncated => {}
+        Some(Ok(false)) if !response.truncated => {
+            let what = "answered that the request failed: success_if does not hold";
+            return Outcome::Reject { failure: failure(FailureClass::Permanent, "not-successful", what) };
+        }
+        Some(_) => {
+            let what = "answered with something that success_if cannot read";
+            return Outcome::Unsure { failure: failure(FailureClass::Retryable, "unexpected-response", what) };
+        }
+    }
+    if settings.result.is_empty() {
+        return outcome;
+    }
+    let part = |(name, expression): &(&str, Expression)| {
+        let value = expression.evaluate(&scope).ok().flatten().unwrap_or_default();
+        ((*name).to_owned(), value)
+    };
+    Outcome::Done { result: settings.result.iter().map(part).collect() }
+}
+
+/// Result of a `verify` request. `found` decides whether a 2xx answer has the effect.
+pub(crate) fn readback(response: &HttpResponse, host: &str, found: Option<(&Expression, Scope)>) -> Readback {
+    if let (200..300, Some((found, mut scope))) = (response.status, found) {
+        scope.set("response", answer(response));
+        return match found.holds(&scope) {
+            Ok(true) if !response.truncated => Readback::Present(output(response)),
+            Ok(false) if !response.truncated => Readback::Absent,
+            _ => {
+                let what = "answered the read-back with something that verify.found cannot read";
+                Readback::Unreadable(failure(response, host, FailureClass::Retryable, what))
+            }
+        };
+    }
     match response.status {
         200..300 => Readback::Present(output(response)),
         404 => Readback::Absent,
@@ -125,6 +185,20 @@ fn output(response: &HttpResponse) -> Value {
     output.into()
 }
 
+/// Variable `response` of rules: status, headers (names in lower case) and body.
+pub(crate) fn answer(response: &HttpResponse) -> Value {
+    let headers: Map<String, Value> = response
+        .headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.into())))
+        .collect();
+    Value::Object(Map::from_iter([
+        ("status".to_owned(), response.status.into()),
+        ("headers".to_owned(), headers.into()),
+        ("body".to_owned(), body(response)),
+    ]))
+}
+
 /// JSON if the body is JSON, else text; null if it is empty.
 pub(crate) fn body(response: &HttpResponse) -> Value {
     let bytes = response.body.trim_ascii();
@@ -145,6 +219,7 @@ pub(crate) fn body(response: &HttpResponse) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failures::tests::{RecordedFailure, check_recorded};
     use serde_json::json;
     use std::time::Duration;
 
@@ -158,7 +233,10 @@ mod tests {
 
     fn read(response: &HttpResponse, class: EffectClass) -> Outcome {
         let now = Time::parse(NOW).unwrap();
-        outcome(response, ResponseContext { host: "a.example", class, accept_status: &[404], now })
+        outcome(
+            response,
+            ResponseContext { host: "a.example", class, accept_status: &[404], rules: &SHIPPED_RULES, now },
+        )
     }
 
     /// Outcome, failure class and wait in seconds.
@@ -172,6 +250,41 @@ mod tests {
             || format!("{} {class}", outcome.as_str()),
             |after| format!("{} {class} {after}", outcome.as_str()),
         )
+    }
+
+    #[test]
+    fn own_rules_decide_about_success_and_output() {
+        let with = serde_json::json!({
+            "url": "/x", "success_if": "not response.body.error", "result": {"id": "response.body.data[0]", "key": "{{ effect.key }}"},
+            "verify": {"url": "/y", "found": "response.body.email == with.json.email"}, "json": {"email": "a@x.org"},
+        });
+        let settings = Settings::read(&with).unwrap();
+        let scope = || super::super::settings::rule_scope(&with, "eff-1");
+        let context = ResponseContext {
+            host: "a",
+            class: EffectClass::Blind,
+            accept_status: &[],
+            rules: &SHIPPED_RULES,
+            now: Time(0),
+        };
+        let judged = |body: &str| judge(&response(200, &[], body), &settings, context, scope);
+        assert_eq!(judged(r#"{"data": [7]}"#), Outcome::Done { result: serde_json::json!({"id": 7, "key": "eff-1"}) });
+        let refused = judged(r#"{"error": ["UserError", "no"]}"#);
+        let failure = refused.failure().unwrap();
+        assert_eq!((refused.as_str(), failure.code.as_str()), ("reject", "not-successful"));
+        assert!(failure.message.contains("UserError"), "{}", failure.message);
+        let cut = HttpResponse { truncated: true, ..response(200, &[], r#"{"error"#) };
+        assert_eq!(judge(&cut, &settings, context, scope).as_str(), "unsure", "the rest is not known");
+        assert_eq!(judge(&response(500, &[], "{}"), &settings, context, scope).as_str(), "unsure");
+        let verify = Settings::read_verify(&with).unwrap().unwrap();
+        let found = |status, body: &str| {
+            let rule = verify.success_if.as_ref().map(|found| (found, scope()));
+            readback(&response(status, &[], body), "a", rule)
+        };
+        assert!(matches!(found(200, r#"{"email": "a@x.org"}"#), Readback::Present(_)));
+        assert_eq!(found(200, r#"{"email": "b@x.org"}"#), Readback::Absent);
+        assert_eq!(found(404, ""), Readback::Absent);
+        assert!(matches!(found(500, ""), Readback::Unreadable(_)));
     }
 
     #[test]
@@ -222,6 +335,39 @@ mod tests {
     }
 
     #[test]
+    fn recorded_answers_map_to_outcomes_and_cover_every_rule() {
+        let find = |answer: &RecordedFailure| {
+            let response = answer.response();
+            let code = provider_code(&response);
+            let message = String::from_utf8_lossy(&response.body).into_owned();
+            SHIPPED_RULES.find(RuleCall::Effect, answer.status, &code, &message)
+        };
+        check_recorded(include_str!("../../tests/data/http.jsonl"), &SHIPPED_RULES, find, |answer| {
+            read(&answer.response(), EffectClass::Keyed)
+        });
+    }
+
+    #[test]
+    fn rule_of_the_destination_matches_the_code_and_the_text_of_the_answer() {
+        let own = shipped(
+            r#"[{"code": "quota.*", "action": "wait", "for": "90s", "advice": "the quota is used up"},
+                {"status": "400", "contains": "already exists", "action": "noop", "advice": "it is there already"}]"#,
+        );
+        let own: Vec<_> = own.rules().map(|(rule, _)| rule.clone()).collect();
+        let rules = SHIPPED_RULES.behind(&own);
+        let read = |status, body: &str| {
+            let (class, now) = (EffectClass::Keyed, Time(0));
+            let context = ResponseContext { host: "a", class, accept_status: &[], rules: &rules, now };
+            outcome(&response(status, &[], body), context)
+        };
+        let waits = read(400, r#"{"error": {"code": "quota.daily"}}"#);
+        assert_eq!(brief(&waits), "wait retryable 90");
+        assert!(waits.failure().unwrap().message.contains("the quota is used up"), "{waits:?}");
+        assert_eq!(read(400, r#"{"message": "Contact already exists"}"#).as_str(), "noop");
+        assert_eq!(brief(&read(400, "{}")), "reject permanent");
+    }
+
+    #[test]
     fn very_long_retry_after_is_passed_to_the_retry_policy() {
         let outcome = read(&response(429, &[("retry-after", "99999999999999999999")], ""), EffectClass::Blind);
         assert!(matches!(outcome, Outcome::Wait { after: Some(after), .. } if after > Duration::from_secs(1 << 31)));
@@ -267,10 +413,10 @@ mod tests {
 
     #[test]
     fn read_back_is_present_absent_or_unreadable() {
-        assert!(matches!(readback(&response(200, &[], "{}"), "a"), Readback::Present(_)));
-        assert_eq!(readback(&response(404, &[], ""), "a"), Readback::Absent);
+        assert!(matches!(readback(&response(200, &[], "{}"), "a", None), Readback::Present(_)));
+        assert_eq!(readback(&response(404, &[], ""), "a", None), Readback::Absent);
         for status in [301, 400, 401, 410, 429, 500, 503] {
-            assert!(matches!(readback(&response(status, &[], ""), "a"), Readback::Unreadable(_)), "{status}");
+            assert!(matches!(readback(&response(status, &[], ""), "a", None), Readback::Unreadable(_)), "{status}");
         }
     }
 }

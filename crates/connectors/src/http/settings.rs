@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use hyper::Method;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sluice_domain::action::Action;
 use sluice_domain::outcome::{EffectClass, Failure};
+use sluice_domain::template::{Expression, Scope};
 use sluice_domain::unit;
 
 use crate::parameter::{kind, map, problem, required, text, value};
@@ -23,6 +24,18 @@ pub(crate) struct Settings<'a> {
     pub(crate) accept_status: Vec<u16>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) class: EffectClass,
+    /// Must hold besides the status. Of a read-back: whether a 2xx answer has the effect.
+    pub(crate) success_if: Option<Expression>,
+    /// Output of the step; empty: status, headers and body.
+    pub(crate) result: Vec<(&'a str, Expression)>,
+}
+
+/// Variables of the rules over an answer, besides `response`.
+pub(crate) fn rule_scope(with: &Value, effect_key: &str) -> Scope {
+    let mut scope = Scope::new();
+    scope.set("with", with.clone());
+    scope.set("effect", json!({ "key": effect_key }));
+    scope
 }
 
 #[derive(Debug)]
@@ -62,6 +75,8 @@ impl<'a> Settings<'a> {
             accept_status: accept_status(with)?,
             timeout,
             class: Action::HttpRequest.class(with),
+            success_if: with.get("success_if").map(|rule| expression("success_if", rule)).transpose()?.flatten(),
+            result: result(with)?,
         })
     }
 
@@ -86,6 +101,8 @@ impl<'a> Settings<'a> {
             accept_status: Vec::new(),
             timeout: None,
             class: EffectClass::Natural,
+            success_if: verify.get("found").map(|found| expression("verify.found", found)).transpose()?.flatten(),
+            result: Vec::new(),
         }))
     }
 }
@@ -108,6 +125,26 @@ impl<'a> Body<'a> {
         }
         Ok(body.1)
     }
+}
+
+/// An expression, with or without braces; `None` for null.
+fn expression(name: &str, value: &Value) -> Result<Option<Expression>, Failure> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    let text =
+        value.as_str().ok_or_else(|| problem(name, format_args!("must be an expression; it is {}", kind(value))))?;
+    let trimmed = text.trim();
+    let inside = trimmed.strip_prefix("{{").and_then(|inside| inside.strip_suffix("}}")).unwrap_or(trimmed);
+    Expression::parse(inside).map(Some).map_err(|error| problem(name, format_args!("is not an expression: {error}")))
+}
+
+fn result(with: &Value) -> Result<Vec<(&str, Expression)>, Failure> {
+    let mut parts = Vec::new();
+    for (name, value) in map(with, "result")?.into_iter().flatten() {
+        parts.extend(expression(&format!("result.{name}"), value)?.map(|expression| (name.as_str(), expression)));
+    }
+    Ok(parts)
 }
 
 fn accept_status(with: &Value) -> Result<Vec<u16>, Failure> {

@@ -6,28 +6,56 @@ use std::sync::{Mutex, PoisonError};
 use data_encoding::BASE64;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use serde_json::{Map, Value};
-use sluice_domain::destination::{HttpAuth, HttpDestination};
+use sluice_domain::destination::{ClientCredentialsIn, HttpAuth, HttpDestination, HttpOAuth};
+use sluice_domain::failure_rules::{FailureRule, FailureTable};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::template::url::{UNRESERVED, is_absolute, percent_encode};
 use sluice_domain::verify::{SecretValue, Verifier};
 use url::Url;
 
 use super::request::{header_name, pairs};
-use crate::outbound::{AddressScope, sensitive};
+use super::response::SHIPPED_RULES;
+use crate::outbound::{AddressScope, Outbound, OutboundSettings, sensitive};
 use crate::parameter::problem;
+use crate::token::{GrantRequest, Tokens, read_grant};
 use crate::url_path::{has_dot_segment, is_below};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Target {
     base: Option<Base>,
     /// Headers of every request, including credentials; all are masked in previews.
     pub(super) headers: HeaderMap,
     allow_private_addresses: bool,
     pub(super) signer: Option<Box<Verifier>>,
+    /// Signs every request, also those that only read.
+    pub(super) authenticator: Option<Box<Verifier>>,
+    pub(super) tokens: Option<Box<Tokens>>,
+    /// `None`: connections are shared with other destinations.
+    pub(crate) outbound: Option<Outbound>,
     /// Redacted from every message about this destination.
     pub(crate) secrets: Vec<SecretValue>,
+    /// What error responses mean.
+    pub(crate) rules: FailureTable,
     /// Last parsed URL: most steps always use the same one.
     last: Mutex<Option<Located>>,
+}
+
+/// No base address and no credentials.
+impl Default for Target {
+    fn default() -> Target {
+        Target {
+            base: None,
+            headers: HeaderMap::new(),
+            allow_private_addresses: false,
+            signer: None,
+            authenticator: None,
+            tokens: None,
+            outbound: None,
+            secrets: vec![],
+            rules: SHIPPED_RULES.clone(),
+            last: Mutex::default(),
+        }
+    }
 }
 
 /// A step's URL text and its parsed form.
@@ -52,6 +80,11 @@ struct Base {
 }
 
 impl Target {
+    /// The same, with rules of the destination before the shipped ones.
+    pub(crate) fn with_rules(self, own: &[FailureRule]) -> Target {
+        Target { rules: SHIPPED_RULES.behind(own), ..self }
+    }
+
     /// Parses the settings; the error names the invalid key.
     pub(crate) fn new(destination: &HttpDestination) -> Result<Target, String> {
         let base = destination.base_url.as_deref().map(Base::parse).transpose()?;
@@ -65,8 +98,19 @@ impl Target {
             headers.append(parsed, value_parsed);
             secrets.push(value.clone());
         }
+        secrets.extend(destination.channel.proxy.iter().filter_map(|proxy| Some(proxy.login.as_ref()?.1.clone())));
+        let (mut authenticator, mut tokens) = (None, None);
         let authorization = match &destination.auth {
             HttpAuth::None => None,
+            HttpAuth::Hmac(signer) => {
+                authenticator = Some(signer.clone());
+                None
+            }
+            HttpAuth::OAuth(oauth) => {
+                tokens = Some(Box::new(oauth_tokens(oauth)?));
+                secrets.push(oauth.client_secret.clone());
+                None
+            }
             HttpAuth::Bearer(token) => {
                 secrets.push(token.clone());
                 Some(format!("Bearer {}", token.expose()))
@@ -88,9 +132,22 @@ impl Target {
             headers,
             allow_private_addresses: destination.allow_private_addresses,
             signer: destination.signer.clone(),
+            authenticator,
+            tokens,
+            outbound: None,
             secrets,
+            rules: SHIPPED_RULES.clone(),
             last: Mutex::default(),
         })
+    }
+
+    /// As [`Target::new`], with connections of its own where the settings want them.
+    pub(crate) fn connected(destination: &HttpDestination, settings: &OutboundSettings) -> Result<Target, String> {
+        let mut target = Target::new(destination)?;
+        if !destination.channel.is_usual() {
+            target.outbound = Some(Outbound::through(&destination.channel, settings)?);
+        }
+        Ok(target)
     }
 
     /// Resolves a step's URL; returns it with the addresses it may use.
@@ -169,6 +226,33 @@ impl Target {
         }
         Ok(())
     }
+}
+
+/// Source of the access tokens; the error names the invalid key.
+fn oauth_tokens(oauth: &HttpOAuth) -> Result<Tokens, String> {
+    let HttpOAuth { client_id, client_secret, .. } = oauth;
+    let mut fields = vec![("grant_type", "client_credentials")];
+    let authorization = match oauth.credentials_in {
+        ClientCredentialsIn::Body => {
+            fields.extend([("client_id", client_id.as_str()), ("client_secret", client_secret.expose())]);
+            None
+        }
+        ClientCredentialsIn::Header => {
+            // Both are encoded as form values first: RFC 6749, section 2.3.1.
+            let encoded = |text: &str| {
+                let mut encoded = String::new();
+                percent_encode(text, UNRESERVED, &mut encoded);
+                encoded
+            };
+            let pair = format!("{}:{}", encoded(client_id), encoded(client_secret.expose()));
+            let value = format!("Basic {}", BASE64.encode(pair.as_bytes()));
+            Some(sensitive(&value).ok_or("auth.oauth: the credentials are not valid in a header")?)
+        }
+    };
+    fields.extend(oauth.scope.as_deref().map(|scope| ("scope", scope)));
+    fields.extend(oauth.audience.as_deref().map(|audience| ("audience", audience)));
+    let grant_request = GrantRequest::form(&fields).with_authorization(authorization);
+    Tokens::endpoint(&oauth.token_url, grant_request, read_grant)
 }
 
 /// Path of an absolute URL, as written.

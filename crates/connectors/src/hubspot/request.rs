@@ -67,11 +67,12 @@ impl Target {
         let (tokens, secrets) = match &destination.auth {
             HubspotAuth::Token(token) => (Tokens::configured(token, response::grant)?, vec![token.clone()]),
             HubspotAuth::RefreshToken { client_id, client_secret, refresh_token } => {
-                let grant_request = GrantRequest::RefreshToken {
-                    client_id: client_id.clone(),
-                    client_secret: client_secret.clone(),
-                    refresh_token: refresh_token.clone().into(),
-                };
+                let fields = [
+                    ("grant_type", "refresh_token"),
+                    ("client_id", client_id),
+                    ("client_secret", client_secret.expose()),
+                ];
+                let grant_request = GrantRequest::form(&fields).with_refresh_token(Some(refresh_token.clone()));
                 let tokens = Tokens::endpoint(&format!("{base_url}{TOKEN_PATH}"), grant_request, response::grant)?;
                 (tokens, vec![client_secret.clone(), refresh_token.clone()])
             }

@@ -1,7 +1,8 @@
-//! Opens connections: DNS, TCP, TLS.
+//! Opens connections: DNS, TCP, TLS; directly or through a proxy.
 
 use std::error::Error;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Uri;
@@ -12,6 +13,7 @@ use super::address::{AddressRefused, AddressScope, Resolver, Unresolved};
 use super::connection::Connection;
 use super::counting_stream::Stream;
 use super::pool::Origin;
+use super::proxy::{Proxy, tunnel};
 use super::root_cause;
 use crate::tls::Tls;
 
@@ -25,6 +27,8 @@ pub(super) enum ConnectError {
     Slow,
     /// TCP connect failed.
     Network(String),
+    /// The proxy cannot be reached, or opened no tunnel.
+    Proxy(String),
     /// The certificate is not trusted, or the TLS handshake failed.
     Tls(String),
 }
@@ -35,13 +39,14 @@ pub(super) struct Dialer {
     public: HttpConnector<Resolver>,
     anywhere: HttpConnector<Resolver>,
     tls: Tls,
+    proxy: Option<Arc<Proxy>>,
     timeout: Duration,
     headers_max: usize,
 }
 
 impl Dialer {
     /// `timeout` covers DNS, TCP and TLS together.
-    pub fn new(tls: Tls, timeout: Duration, headers_max: usize) -> Dialer {
+    pub fn new(tls: Tls, proxy: Option<Arc<Proxy>>, timeout: Duration, headers_max: usize) -> Dialer {
         let connector = |scope| {
             let mut connector = HttpConnector::new_with_resolver(Resolver(scope));
             connector.enforce_http(false);
@@ -50,7 +55,7 @@ impl Dialer {
             connector
         };
         let (public, anywhere) = (connector(AddressScope::Public), connector(AddressScope::Anywhere));
-        Dialer { public, anywhere, tls, timeout, headers_max }
+        Dialer { public, anywhere, tls, proxy, timeout, headers_max }
     }
 
     /// Connects to `origin`; `authority` is its URL up to the port.
@@ -62,14 +67,23 @@ impl Dialer {
 
     /// The stream of a connection, after TLS.
     pub async fn stream(&self, origin: &Origin, authority: &str) -> Result<Stream, ConnectError> {
-        let uri = Uri::try_from(authority).map_err(|error| ConnectError::Unknown(error.to_string()))?;
-        let mut connector = match origin.scope {
-            AddressScope::Public => self.public.clone(),
-            AddressScope::Anywhere => self.anywhere.clone(),
+        let address = self.proxy.as_ref().map_or(authority, |proxy| proxy.authority.as_str());
+        let uri = Uri::try_from(address).map_err(|error| ConnectError::Unknown(error.to_string()))?;
+        let mut connector = match (origin.scope, &self.proxy) {
+            (AddressScope::Public, None) => self.public.clone(),
+            _ => self.anywhere.clone(),
         };
-        let stream = connector.call(uri).await.map_err(|error| classify(&error))?.into_inner();
+        let connected = connector.call(uri).await.map_err(|error| classify(&error));
+        let mut stream = match (connected, &self.proxy) {
+            (Ok(stream), _) => stream.into_inner(),
+            (Err(error), Some(proxy)) => return Err(ConnectError::Proxy(proxy.unreachable(&error))),
+            (Err(error), None) => return Err(error),
+        };
         if !origin.https {
             return Ok(Stream::Plain(stream));
+        }
+        if let Some(proxy) = &self.proxy {
+            tunnel(&mut stream, proxy, origin).await.map_err(ConnectError::Proxy)?;
         }
         match self.tls.connect(&origin.host, stream).await {
             Ok(stream) => Ok(Stream::Tls(Box::new(stream))),

@@ -25,7 +25,7 @@ impl H2Connector {
     /// Fails if TLS cannot be configured on this machine.
     pub(crate) fn new(timeout: Duration) -> Result<H2Connector, String> {
         let tls = Tls::new(None)?.with_alpn(b"h2");
-        Ok(H2Connector(Dialer::new(tls, timeout, OutboundSettings::default().response_headers_max)))
+        Ok(H2Connector(Dialer::new(tls, None, timeout, OutboundSettings::default().response_headers_max)))
     }
 }
 
@@ -61,6 +61,7 @@ fn described(error: ConnectError) -> io::Error {
         ConnectError::Unknown(text) => format!("unknown host: {text}"),
         ConnectError::Slow => "the connection takes too long".to_owned(),
         ConnectError::Network(text) => text,
+        ConnectError::Proxy(text) => text,
         ConnectError::Tls(text) => format!("TLS: {text}"),
     })
 }

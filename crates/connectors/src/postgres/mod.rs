@@ -1,7 +1,7 @@
 //! `postgres.upsert`: one row and its effect row in one transaction.
 
 mod request;
-mod response;
+pub(crate) mod response;
 mod settings;
 mod tls;
 
@@ -13,6 +13,7 @@ use std::time::Duration;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
 use serde_json::{Value, json};
 use sluice_domain::destination::PostgresDestination;
+use sluice_domain::failure_rules::{FailureRule, FailureTable};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::verify::SecretValue;
 use tokio::time::{Instant, timeout_at};
@@ -21,7 +22,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{GenericClient, NoTls};
 
 use request::{COLUMNS, CREATE_EFFECTS, Column, INSERT_EFFECT, SELECT_EFFECT, UPDATE_EFFECT, build};
-use response::{Stage, connection_lost, output, rejected};
+use response::{DbFailure, SHIPPED_RULES, Stage, connection_lost, output, rejected};
 use settings::{Settings, location, parse_url};
 
 use crate::text::{exposed, redact, redact_outcome};
@@ -45,9 +46,16 @@ pub(crate) struct Target {
     effects_exist: AtomicBool,
     /// Redacted from every message about this destination.
     secrets: Vec<SecretValue>,
+    /// What errors mean.
+    rules: FailureTable,
 }
 
 impl Target {
+    /// The same, with rules of the destination before the shipped ones.
+    pub(crate) fn with_rules(self, own: &[FailureRule]) -> Target {
+        Target { rules: SHIPPED_RULES.behind(own), ..self }
+    }
+
     /// Parses the settings; the error names the invalid key. Does not connect.
     pub(crate) fn new(destination: &PostgresDestination, connections_max: u32) -> Result<Target, String> {
         let config = parse_url(destination.url.expose())?;
@@ -71,7 +79,8 @@ impl Target {
             .build()
             .map_err(|error| error.to_string())?;
         let statement_timeout = destination.statement_timeout;
-        Ok(Target { pool, location, statement_timeout, effects_exist: AtomicBool::new(false), secrets })
+        let (effects_exist, rules) = (AtomicBool::new(false), SHIPPED_RULES.clone());
+        Ok(Target { pool, location, statement_timeout, effects_exist, secrets, rules })
     }
 
     /// Takes a pooled connection or opens one before the deadline.
@@ -86,7 +95,8 @@ impl Target {
 
     fn classify(&self, stage: Stage, error: &tokio_postgres::Error) -> Outcome {
         if let Some(db_error) = error.as_db_error() {
-            return rejected(&self.location, stage, db_error.code().code(), db_error.message());
+            let error = DbFailure { code: db_error.code().code(), message: db_error.message() };
+            return rejected(&self.location, stage, error, &self.rules);
         }
         let reason = root_cause(error);
         if reason.contains("password missing") || reason.contains("does not support TLS") {

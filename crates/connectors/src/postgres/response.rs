@@ -1,8 +1,12 @@
 //! Outcomes of PostgreSQL errors by SQLSTATE, and of lost connections. Pure.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
+use sluice_domain::failure_rules::{FailureTable, RuleCall};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome};
 
+use crate::failures::{MatchedFailure, shipped};
 use crate::text::excerpt;
 
 /// Progress of the transaction when it failed.
@@ -14,93 +18,34 @@ pub(crate) enum Stage {
     Committing,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ErrorAction {
-    Retry,
-    /// Defer: the server has no capacity.
-    Wait,
-    /// Retry a few times, then leave it to an operator.
-    Conflict,
-    /// Do not retry.
-    Reject(FailureClass),
-}
-
-/// Rule for one SQLSTATE or a prefix of it.
-#[derive(Debug)]
-struct ErrorRule {
-    code: &'static str,
-    action: ErrorAction,
-    advice: &'static str,
-}
-
-const fn rule(code: &'static str, action: ErrorAction, advice: &'static str) -> ErrorRule {
-    ErrorRule { code, action, advice }
-}
-
-const PERMANENT: ErrorAction = ErrorAction::Reject(FailureClass::Permanent);
-const AUTH: ErrorAction = ErrorAction::Reject(FailureClass::Auth);
-const BAD_DATA: &str = "correct the mapping or the data, then replay the job";
-
-/// The first matching rule applies.
-static RULES: &[ErrorRule] = &[
-    rule("08", ErrorAction::Retry, "the connection failed"),
-    rule("0A", PERMANENT, BAD_DATA),
-    rule("22", PERMANENT, BAD_DATA),
-    rule("23503", ErrorAction::Conflict, "the referenced row does not exist, or not yet"),
-    rule("23", PERMANENT, "the row violates a constraint of the table"),
-    rule("25006", ErrorAction::Retry, "the server is read-only, as during a failover"),
-    rule("28", AUTH, "check the user and the password in the destination's url"),
-    rule("3D000", PERMANENT, "the database does not exist"),
-    rule("40003", ErrorAction::Retry, "the result of the transaction is unknown"),
-    rule("40", ErrorAction::Retry, "the transaction conflicts with another one"),
-    rule(
-        "42501",
-        AUTH,
-        "the user lacks a privilege; grant it, including CREATE for the table sluice_effects, or create that table by hand",
-    ),
-    rule("42P10", PERMANENT, "no unique index covers exactly the columns of `key`"),
-    rule("42", PERMANENT, BAD_DATA),
-    rule("53300", ErrorAction::Wait, "the server has no free connection"),
-    rule("53", ErrorAction::Retry, "the server has insufficient resources"),
-    rule("54", PERMANENT, BAD_DATA),
-    rule("55", ErrorAction::Retry, "the object is in use or locked"),
-    rule("57014", ErrorAction::Retry, "the statement exceeded statement_timeout"),
-    rule(
-        "57",
-        ErrorAction::Retry,
-        "the server is shutting down or starting, or an administrator cancelled the session",
-    ),
-    rule("58", ErrorAction::Retry, "the server had a system error"),
-    rule("P0001", PERMANENT, "a trigger rejects it"),
-    rule("XX", ErrorAction::Retry, "the server had an internal error"),
-];
-
-static UNKNOWN_CODE: ErrorRule = rule("", ErrorAction::Conflict, "the server rejects it");
+/// What SQLSTATEs mean.
+pub(crate) static SHIPPED_RULES: LazyLock<FailureTable> = LazyLock::new(|| shipped(include_str!("failures.json")));
 
 /// SQLSTATEs with which a server may end a session after it carried out the COMMIT.
 const SESSION_ENDING: [&str; 6] = ["08", "40003", "53", "57P", "58", "XX"];
 
+/// Error of the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DbFailure<'a> {
+    /// SQLSTATE.
+    pub(crate) code: &'a str,
+    pub(crate) message: &'a str,
+}
+
 /// Outcome of an error response.
-pub(crate) fn rejected(location: &str, stage: Stage, code: &str, message: &str) -> Outcome {
-    let rule = RULES.iter().find(|rule| code.starts_with(rule.code)).unwrap_or(&UNKNOWN_CODE);
+pub(crate) fn rejected(location: &str, stage: Stage, error: DbFailure<'_>, rules: &FailureTable) -> Outcome {
+    let DbFailure { code, message } = error;
+    let found = rules.find(RuleCall::Effect, 0, code, message);
+    let rule = found.expect("the last rule of the shipped table matches every error");
     if stage == Stage::Committing && SESSION_ENDING.iter().any(|start| code.starts_with(start)) {
-        return connection_lost(location, stage, code, rule.advice);
+        return connection_lost(location, stage, code, &rule.advice);
     }
     let failure = |class| {
         let quoted = excerpt(message.as_bytes());
         Failure::new(class, code, format!("{location} returned {code}: {}: {quoted}", rule.advice))
     };
-    match rule.action {
-        ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: None },
-        ErrorAction::Wait => {
-            Outcome::Wait { failure: failure(FailureClass::Retryable), after: Some(NO_CONNECTION_WAIT) }
-        }
-        ErrorAction::Conflict => Outcome::Retry { failure: failure(FailureClass::Conflict), after: None },
-        ErrorAction::Reject(class) => Outcome::Reject { failure: failure(class) },
-    }
+    MatchedFailure { rule, status: 0, requested_wait: None }.outcome(failure)
 }
-
-const NO_CONNECTION_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Outcome of an attempt without a response.
 pub(crate) fn connection_lost(location: &str, stage: Stage, code: &str, reason: &str) -> Outcome {
@@ -131,6 +76,11 @@ pub(crate) fn output(text: Option<&str>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failures::tests::{RecordedFailure, check_recorded};
+
+    fn rejected(location: &str, stage: Stage, code: &str, message: &str) -> Outcome {
+        super::rejected(location, stage, DbFailure { code, message }, &SHIPPED_RULES)
+    }
 
     fn brief(outcome: &Outcome) -> String {
         format!("{} {}", outcome.as_str(), outcome.failure().unwrap().class.as_str())
@@ -173,10 +123,12 @@ mod tests {
     }
 
     #[test]
-    fn no_rule_is_shadowed_by_an_earlier_one() {
-        for (index, rule) in RULES.iter().enumerate() {
-            assert_eq!(RULES.iter().position(|other| rule.code.starts_with(other.code)), Some(index), "{rule:?}");
-        }
+    fn recorded_errors_map_to_outcomes_and_cover_every_rule() {
+        let find = |error: &RecordedFailure| SHIPPED_RULES.find(RuleCall::Effect, 0, &error.code, &error.message);
+        check_recorded(include_str!("../../tests/data/postgres.jsonl"), &SHIPPED_RULES, find, |error| {
+            let error = DbFailure { code: &error.code, message: &error.message };
+            super::rejected("db/crm", Stage::Open, error, &SHIPPED_RULES)
+        });
     }
 
     #[test]

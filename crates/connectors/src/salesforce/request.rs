@@ -105,10 +105,10 @@ fn tokens(instance_url: &str, auth: &SalesforceAuth) -> Result<Tokens, String> {
     let grant_request = match auth {
         SalesforceAuth::Token(token) => return Tokens::configured(token, response::grant),
         SalesforceAuth::ClientCredentials { client_id, client_secret } => {
-            GrantRequest::ClientCredentials { client_id: client_id.clone(), client_secret: client_secret.clone() }
+            GrantRequest::client_credentials(client_id, client_secret)
         }
         SalesforceAuth::JwtBearer { client_id, user, audience, private_key } => {
-            GrantRequest::JwtBearer(Assertion::new(client_id, user, audience, private_key)?)
+            GrantRequest::jwt_bearer(Assertion::new(client_id, user, audience, private_key)?)
         }
     };
     Tokens::endpoint(&format!("{instance_url}/services/oauth2/token"), grant_request, response::grant)

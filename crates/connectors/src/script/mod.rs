@@ -1,7 +1,7 @@
 //! `script`: runs the operator's program, one process per attempt.
 
 mod request;
-mod response;
+pub(crate) mod response;
 mod runtime;
 mod settings;
 
@@ -14,6 +14,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use sluice_domain::destination::ScriptDestination;
+use sluice_domain::failure_rules::{FailureRule, FailureTable};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::script::Runtime;
 use sluice_domain::unit::format_duration;
@@ -24,7 +25,7 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, error::Elapsed, timeout, timeout_at};
 
 use request::{EffectContext, Process, build};
-use response::{ScriptExit, outcome, timed_out};
+use response::{SHIPPED_RULES, ScriptExit, outcome, timed_out};
 pub use runtime::find_runtime;
 use runtime::{Version, version};
 use settings::{Program, Settings};
@@ -48,15 +49,22 @@ const PIPE_DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 pub(crate) struct Target {
     directory: PathBuf,
     node: OnceCell<Result<Version, String>>,
+    /// What exits mean.
+    rules: FailureTable,
 }
 
 impl Target {
+    /// The same, with rules of the destination before the shipped ones.
+    pub(crate) fn with_rules(self, own: &[FailureRule]) -> Target {
+        Target { rules: SHIPPED_RULES.behind(own), ..self }
+    }
+
     pub(crate) fn new(destination: &ScriptDestination) -> Target {
         let configured = &destination.directory;
         let configured = if configured.as_os_str().is_empty() { std::path::Path::new(".") } else { configured };
         // Absolute: the working directory of the server may change.
         let directory = std::path::absolute(configured).unwrap_or_else(|_| configured.to_owned());
-        Target { directory, node: OnceCell::new() }
+        Target { directory, node: OnceCell::new(), rules: SHIPPED_RULES.clone() }
     }
 
     /// Version of the installed Node.js, queried once.
@@ -133,7 +141,7 @@ async fn run(target: &Target, process: &Process, settings: &Settings<'_>, deadli
     match wait_for_exit(child, &mut output, &mut errors, deadline_at).await {
         Ok(Ok(status)) => {
             let exit = ScriptExit { code: status.code(), signal: status.signal(), output, errors };
-            outcome(&exit, settings.class)
+            outcome(&exit, settings.class, &target.rules)
         }
         Ok(Err(error)) => Outcome::Unsure {
             failure: Failure::new(

@@ -1,15 +1,16 @@
 //! Maps the exit of a process to an outcome. Pure.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
+use sluice_domain::failure_rules::{FailureAction, FailureTable, RuleCall};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome};
 
+use crate::failures::{MatchedFailure, shipped};
 use crate::text::excerpt;
 
-/// sysexits.h: the input is invalid.
-const EX_USAGE: i32 = 64;
-const EX_DATAERR: i32 = 65;
-/// sysexits.h: temporary failure.
-const EX_TEMPFAIL: i32 = 75;
+/// What exits mean: `exit-N` or `signal-N`. 64 and 65 (invalid input) and 75 (temporary failure) are those of sysexits.h.
+pub(crate) static SHIPPED_RULES: LazyLock<FailureTable> = LazyLock::new(|| shipped(include_str!("failures.json")));
 
 /// Exit status of a process and the end of its output.
 #[derive(Clone, Debug, Default)]
@@ -21,47 +22,29 @@ pub(crate) struct ScriptExit {
     pub(crate) errors: Vec<u8>,
 }
 
-pub(crate) fn outcome(exit: &ScriptExit, class: EffectClass) -> Outcome {
-    let quoted = error_line(&exit.errors);
-    let separator = if quoted.is_empty() { "." } else { ": " };
-    let failure =
-        |class, code: String, what: &str| Failure::new(class, code, format!("The script {what}{separator}{quoted}"));
-    let exit_code = |code: i32| format!("exit-{code}");
-    match exit.code {
-        Some(0) => Outcome::Done { result: result(&exit.output) },
-        Some(EX_TEMPFAIL) => Outcome::Retry {
-            failure: failure(FailureClass::Retryable, exit_code(EX_TEMPFAIL), "requests a retry (exit code 75)"),
-            after: None,
-        },
-        Some(code @ (EX_USAGE | EX_DATAERR)) => Outcome::Reject {
-            failure: failure(
-                FailureClass::Permanent,
-                exit_code(code),
-                &format!("rejects this event (exit code {code})"),
-            ),
-        },
-        // A blind effect has no key, so how much of it happened before the failure is unknown.
-        Some(code) if class == EffectClass::Blind => Outcome::Unsure {
-            failure: failure(
-                FailureClass::Retryable,
-                exit_code(code),
-                &format!("failed (exit code {code}), and its effect may have happened"),
-            ),
-        },
-        Some(code) => Outcome::Retry {
-            failure: failure(FailureClass::Retryable, exit_code(code), &format!("failed (exit code {code})")),
-            after: None,
-        },
+pub(crate) fn outcome(exit: &ScriptExit, class: EffectClass, rules: &FailureTable) -> Outcome {
+    let (code, ended) = match exit.code {
+        Some(0) => return Outcome::Done { result: result(&exit.output) },
+        Some(code) => (format!("exit-{code}"), format!("exit code {code}")),
         None => {
             let signal = exit.signal.unwrap_or_default();
-            Outcome::Unsure {
-                failure: failure(
-                    FailureClass::Retryable,
-                    format!("signal-{signal}"),
-                    &format!("was terminated by signal {signal}, and its effect may have happened"),
-                ),
-            }
+            (format!("signal-{signal}"), format!("signal {signal}"))
         }
+    };
+    let quoted = error_line(&exit.errors);
+    let separator = if quoted.is_empty() { "." } else { ": " };
+    let found = rules.find(RuleCall::Effect, 0, &code, &String::from_utf8_lossy(&exit.errors));
+    let rule = found.expect("the last rule of the shipped table matches every exit");
+    // A blind effect has no key, so how much of it happened before the failure is unknown. After a signal no effect is known.
+    let may_be_applied = rule.action == FailureAction::Unsure && (class == EffectClass::Blind || exit.code.is_none());
+    let addition = if may_be_applied { ", and its effect may have happened" } else { "" };
+    let failure = |class| {
+        let message = format!("The script {} ({ended}){addition}{separator}{quoted}", rule.advice);
+        Failure::new(class, code.clone(), message)
+    };
+    match (MatchedFailure { rule, status: 0, requested_wait: None }).outcome(failure) {
+        Outcome::Unsure { failure } if !may_be_applied => Outcome::Retry { failure, after: None },
+        outcome => outcome,
     }
 }
 
@@ -102,6 +85,7 @@ fn error_line(errors: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failures::tests::{RecordedFailure, check_recorded};
     use serde_json::json;
 
     fn exit(code: Option<i32>, errors: &str) -> ScriptExit {
@@ -111,7 +95,7 @@ mod tests {
     #[test]
     fn exit_code_and_effect_class_decide_the_outcome() {
         let brief = |code, class| {
-            let outcome = outcome(&exit(code, "no"), class);
+            let outcome = outcome(&exit(code, "no"), class, &SHIPPED_RULES);
             let failure = outcome.failure().unwrap();
             format!("{} {} {}", outcome.as_str(), failure.class.as_str(), failure.code)
         };
@@ -124,6 +108,15 @@ mod tests {
         assert_eq!(brief(Some(1), EffectClass::Keyed), "retry retryable exit-1");
         assert_eq!(brief(Some(1), EffectClass::Natural), "retry retryable exit-1");
         assert_eq!(brief(Some(1), EffectClass::Blind), "unsure retryable exit-1");
+    }
+
+    #[test]
+    fn recorded_exits_map_to_outcomes_and_cover_every_rule() {
+        let find = |exit: &RecordedFailure| SHIPPED_RULES.find(RuleCall::Effect, 0, &exit.code, &exit.message);
+        check_recorded(include_str!("../../tests/data/script.jsonl"), &SHIPPED_RULES, find, |recorded| {
+            let code = recorded.code.strip_prefix("exit-").map(|code| code.parse().unwrap());
+            outcome(&exit(code, &recorded.message), EffectClass::Keyed, &SHIPPED_RULES)
+        });
     }
 
     #[test]

@@ -80,6 +80,6 @@ pub(crate) fn prepare(target: &Target, call: &Call<'_>) -> Result<Request, Failu
     target.post(&Settings::read(call.with, target.channel())?, call.effect_key)
 }
 
-fn context<'a>(host: &'a str, target: &Target, call: &Call<'_>) -> ResponseContext<'a> {
-    ResponseContext { host, channel: target.channel(), now: call.now }
+fn context<'a>(host: &'a str, target: &'a Target, call: &Call<'_>) -> ResponseContext<'a> {
+    ResponseContext { host, channel: target.channel(), rules: &target.rules, now: call.now }
 }

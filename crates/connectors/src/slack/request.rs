@@ -7,11 +7,13 @@ use hyper::Method;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 use sluice_domain::destination::{SlackDestination, SlackTransport};
+use sluice_domain::failure_rules::{FailureRule, FailureTable};
 use sluice_domain::outcome::Failure;
 use sluice_domain::time::Time;
 use sluice_domain::verify::SecretValue;
 use url::Url;
 
+use super::response::SHIPPED_RULES;
 use super::settings::{Channel, Settings};
 use crate::outbound::{AddressScope, Request, sensitive};
 
@@ -30,6 +32,8 @@ pub(crate) struct Target {
     transport: Transport,
     /// Redacted from every message about this destination.
     pub(crate) secrets: Vec<SecretValue>,
+    /// What error responses mean.
+    pub(crate) rules: FailureTable,
 }
 
 enum Transport {
@@ -48,6 +52,11 @@ impl fmt::Debug for Transport {
 }
 
 impl Target {
+    /// The same, with rules of the destination before the shipped ones.
+    pub(crate) fn with_rules(self, own: &[FailureRule]) -> Target {
+        Target { rules: SHIPPED_RULES.behind(own), ..self }
+    }
+
     /// Parses the settings; the error names the invalid key.
     pub(crate) fn new(destination: &SlackDestination) -> Result<Target, String> {
         match &destination.transport {
@@ -58,7 +67,8 @@ impl Target {
                 }
                 let path = SecretValue::new(url.path());
                 let full_url = SecretValue::new(url.as_str());
-                Ok(Target { transport: Transport::Webhook(url), secrets: vec![secret.clone(), full_url, path] })
+                let secrets = vec![secret.clone(), full_url, path];
+                Ok(Target { transport: Transport::Webhook(url), secrets, rules: SHIPPED_RULES.clone() })
             }
             SlackTransport::Token(token) => {
                 let base = destination.base_url.trim_end_matches('/').to_owned();
@@ -66,7 +76,8 @@ impl Target {
                 parsed.ok_or("base_url: is not a URL such as https://slack.com/api")?;
                 let authorization = sensitive(&format!("Bearer {}", token.expose()))
                     .ok_or("token: has a character that is not allowed in a header, such as a line break")?;
-                Ok(Target { transport: Transport::Api { base, authorization }, secrets: vec![token.clone()] })
+                let (secrets, rules) = (vec![token.clone()], SHIPPED_RULES.clone());
+                Ok(Target { transport: Transport::Api { base, authorization }, secrets, rules })
             }
         }
     }

@@ -1,76 +1,27 @@
 //! Maps Slack responses to outcomes, by error name and status. Pure.
 
-use std::time::Duration;
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
+use sluice_domain::failure_rules::{FailureTable, RuleCall};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::time::Time;
 
 use super::request::effect_key;
 use super::settings::Channel;
+use crate::failures::{MatchedFailure, shipped};
 use crate::outbound::HttpResponse;
 use crate::text::excerpt;
 
-/// Wait after a rate limit response without `Retry-After`.
-const RATE_LIMIT_WAIT: Duration = Duration::from_secs(1);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ErrorAction {
-    /// Pause the destination.
-    Wait,
-    Retry,
-    /// Slack documents that the request may have been applied in part.
-    Unsure,
-    /// Do not retry.
-    Reject(FailureClass),
-}
-
-const PERMANENT: ErrorAction = ErrorAction::Reject(FailureClass::Permanent);
-const AUTH: ErrorAction = ErrorAction::Reject(FailureClass::Auth);
-const TOKEN: &str = "check the bot's token and its scopes (chat:write, channels:history)";
-const WEBHOOK: &str = "check the webhook_url";
-const CHANNEL: &str = "check the channel's id, and that the bot is a member of it";
-const CONTENT: &str = "correct the message, then replay the job";
-
-/// Known errors by name; any other error is rejected permanently.
-static ERRORS: &[(&str, ErrorAction, &str)] = &[
-    ("ratelimited", ErrorAction::Wait, "Slack limits the rate of requests"),
-    ("rate_limited", ErrorAction::Wait, "Slack limits the rate of requests"),
-    ("message_limit_exceeded", ErrorAction::Wait, "too many messages were sent in this workspace"),
-    ("service_unavailable", ErrorAction::Retry, "Slack is unavailable"),
-    ("request_timeout", ErrorAction::Retry, "the request did not arrive completely"),
-    ("team_added_to_org", ErrorAction::Retry, "the workspace is being moved"),
-    ("internal_error", ErrorAction::Unsure, "Slack had an internal error; the message may have been posted"),
-    ("fatal_error", ErrorAction::Unsure, "Slack had an internal error; the message may have been posted"),
-    ("invalid_auth", AUTH, TOKEN),
-    ("not_authed", AUTH, TOKEN),
-    ("account_inactive", AUTH, TOKEN),
-    ("token_revoked", AUTH, TOKEN),
-    ("token_expired", AUTH, TOKEN),
-    ("missing_scope", AUTH, TOKEN),
-    ("no_permission", AUTH, TOKEN),
-    ("not_allowed_token_type", AUTH, TOKEN),
-    ("org_login_required", AUTH, TOKEN),
-    ("access_denied", AUTH, TOKEN),
-    ("no_service", AUTH, WEBHOOK),
-    ("no_service_id", AUTH, WEBHOOK),
-    ("no_team", AUTH, WEBHOOK),
-    ("team_disabled", AUTH, WEBHOOK),
-    ("invalid_token", AUTH, WEBHOOK),
-    ("action_prohibited", AUTH, WEBHOOK),
-    ("channel_not_found", PERMANENT, CHANNEL),
-    ("not_in_channel", PERMANENT, CHANNEL),
-    ("is_archived", PERMANENT, CHANNEL),
-    ("channel_is_archived", PERMANENT, CHANNEL),
-    ("restricted_action", PERMANENT, CHANNEL),
-    ("posting_to_general_channel_denied", PERMANENT, CHANNEL),
-];
+/// What error responses mean, by error name and status.
+pub(crate) static SHIPPED_RULES: LazyLock<FailureTable> = LazyLock::new(|| shipped(include_str!("failures.json")));
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseContext<'a> {
     /// For messages.
     pub(crate) host: &'a str,
     pub(crate) channel: Channel,
+    pub(crate) rules: &'a FailureTable,
     pub(crate) now: Time,
 }
 
@@ -92,35 +43,16 @@ fn rejected(response: &HttpResponse, parsed: &Value, context: ResponseContext<'_
     let body_text = String::from_utf8_lossy(&response.body);
     let is_word = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let error = parsed["error"].as_str().or(Some(body_text.trim()).filter(is_word));
-    let known = error.and_then(|error| ERRORS.iter().find(|(name, ..)| *name == error));
-    let (action, advice) = match (known, status) {
-        (_, 429) => (ErrorAction::Wait, "Slack limits the rate of requests"),
-        (Some((_, action, advice)), _) => (*action, *advice),
-        (None, 503) => (ErrorAction::Retry, "Slack is unavailable"),
-        (None, 500..=599) => (ErrorAction::Unsure, "Slack had an internal error; the message may have been posted"),
-        (None, 401 | 403) => (AUTH, if context.channel == Channel::Fixed { WEBHOOK } else { TOKEN }),
-        // A 2xx response in another format is neither a success nor a refusal.
-        (None, 200..=299) if error.is_none() => {
-            (ErrorAction::Unsure, "the response is not from Slack; check the destination's base_url")
-        }
-        (None, 300..=399) => (PERMANENT, "redirects are not followed"),
-        (None, _) => (PERMANENT, CONTENT),
-    };
+    let found = context.rules.find(RuleCall::Effect, status, error.unwrap_or_default(), &body_text);
+    let rule = found.expect("the last rule of the shipped table matches every response");
     let code = error.map_or_else(|| format!("http-{status}"), str::to_owned);
     let failure = |class| {
-        let message =
-            format!("{} returned {code} (status {status}): {advice}: {}", context.host, excerpt(&response.body));
+        let (host, advice) = (context.host, &rule.advice);
+        let message = format!("{host} returned {code} (status {status}): {advice}: {}", excerpt(&response.body));
         Failure::new(class, code.clone(), message).with_status(status)
     };
-    let after = response.retry_after(context.now);
-    match action {
-        ErrorAction::Wait => {
-            Outcome::Wait { failure: failure(FailureClass::Retryable), after: after.or(Some(RATE_LIMIT_WAIT)) }
-        }
-        ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after },
-        ErrorAction::Unsure => Outcome::Unsure { failure: failure(FailureClass::Retryable) },
-        ErrorAction::Reject(class) => Outcome::Reject { failure: failure(class) },
-    }
+    let requested_wait = response.retry_after(context.now);
+    MatchedFailure { rule, status, requested_wait }.outcome(failure)
 }
 
 /// Result of one page of a read-back.
@@ -161,6 +93,9 @@ pub(crate) fn page(response: &HttpResponse, key: &str, channel: &str, context: R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    use crate::failures::tests::{RecordedFailure, check_recorded};
     use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 
     fn response(status: u16, body: &str) -> HttpResponse {
@@ -168,7 +103,7 @@ mod tests {
     }
 
     fn context(channel: Channel) -> ResponseContext<'static> {
-        ResponseContext { host: "slack.com", channel, now: Time(0) }
+        ResponseContext { host: "slack.com", channel, rules: &SHIPPED_RULES, now: Time(0) }
     }
 
     fn brief(outcome: &Outcome) -> String {
@@ -213,6 +148,21 @@ mod tests {
             panic!("expected wait")
         };
         assert_eq!(after, Some(Duration::from_secs(30)));
+    }
+
+    #[test]
+    fn recorded_answers_map_to_outcomes_and_cover_every_rule() {
+        let find = |answer: &RecordedFailure| {
+            let response = answer.response();
+            let text = String::from_utf8_lossy(&response.body).into_owned();
+            let parsed: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+            let word = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_').then_some(text.as_str());
+            let error = parsed["error"].as_str().or(word).unwrap_or_default();
+            SHIPPED_RULES.find(RuleCall::Effect, answer.status, error, &text)
+        };
+        check_recorded(include_str!("../../tests/data/slack.jsonl"), &SHIPPED_RULES, find, |answer| {
+            outcome(&answer.response(), context(Channel::Required))
+        });
     }
 
     #[test]

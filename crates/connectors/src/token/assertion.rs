@@ -15,19 +15,22 @@ const LIFETIME_SECONDS: i64 = 180;
 
 /// Claims and key of an application.
 pub(crate) struct Assertion {
-    issuer: String,
-    subject: String,
-    audience: String,
+    claims: Claims,
     key: RsaKeyPair,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claims {
+    pub(crate) issuer: String,
+    pub(crate) subject: Option<String>,
+    pub(crate) audience: String,
+    /// Google's token endpoint reads the scopes from the assertion.
+    pub(crate) scope: Option<String>,
 }
 
 impl std::fmt::Debug for Assertion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Assertion")
-            .field("issuer", &self.issuer)
-            .field("subject", &self.subject)
-            .field("audience", &self.audience)
-            .finish_non_exhaustive()
+        f.debug_struct("Assertion").field("claims", &self.claims).finish_non_exhaustive()
     }
 }
 
@@ -39,6 +42,12 @@ impl Assertion {
         audience: &str,
         private_key: &SecretValue,
     ) -> Result<Assertion, String> {
+        let (issuer, subject, audience) = (issuer.to_owned(), Some(subject.to_owned()), audience.to_owned());
+        Assertion::with_claims(Claims { issuer, subject, audience, scope: None }, private_key)
+    }
+
+    /// As [`Assertion::new`].
+    pub(crate) fn with_claims(claims: Claims, private_key: &SecretValue) -> Result<Assertion, String> {
         let refused =
             |reason: &str| format!("auth.private_key: {reason}; write an RSA key of 2048 bits or more in PEM format");
         let pem = PrivateKeyDer::from_pem_slice(private_key.expose().as_bytes())
@@ -49,17 +58,23 @@ impl Assertion {
             _ => return Err(refused("is not an RSA key")),
         };
         let key = key.map_err(|error| refused(&format!("is not accepted ({error})")))?;
-        Ok(Assertion { issuer: issuer.to_owned(), subject: subject.to_owned(), audience: audience.to_owned(), key })
+        Ok(Assertion { claims, key })
     }
 
     /// The signed assertion.
-    pub(super) fn sign(&self, now: Time) -> Result<String, Failure> {
-        let claims = json!({
-            "iss": self.issuer,
-            "sub": self.subject,
-            "aud": self.audience,
+    pub(crate) fn sign(&self, now: Time) -> Result<String, Failure> {
+        let Claims { issuer, subject, audience, scope } = &self.claims;
+        let mut claims = json!({
+            "iss": issuer,
+            "aud": audience,
+            "iat": now.seconds(),
             "exp": now.seconds() + LIFETIME_SECONDS,
         });
+        for (name, value) in [("sub", subject), ("scope", scope)] {
+            if let Some(value) = value {
+                claims[name] = value.as_str().into();
+            }
+        }
         let header = BASE64URL_NOPAD.encode(br#"{"alg":"RS256","typ":"JWT"}"#);
         let signed = format!("{header}.{}", BASE64URL_NOPAD.encode(claims.to_string().as_bytes()));
         let mut signature = vec![0; self.key.public_modulus_len()];
@@ -105,9 +120,13 @@ mod tests {
         let read =
             |part: &str| serde_json::from_slice::<Value>(&BASE64URL_NOPAD.decode(part.as_bytes()).unwrap()).unwrap();
         assert_eq!(read(header)["alg"], "RS256");
-        let expected =
-            json!({"iss": "app", "sub": "ann@example.com", "aud": "https://login.example", "exp": now.seconds() + 180});
+        let expected = json!({"iss": "app", "sub": "ann@example.com", "aud": "https://login.example", "iat": now.seconds(), "exp": now.seconds() + 180});
         assert_eq!(read(claims), expected);
+        let (issuer, audience, scope) = ("app".to_owned(), "aud".to_owned(), Some("push".to_owned()));
+        let claims = Claims { issuer, subject: None, audience, scope };
+        let text = Assertion::with_claims(claims, &pem(&key).into()).unwrap().sign(now).unwrap();
+        let claims = read(text.split('.').nth(1).unwrap());
+        assert_eq!((&claims["scope"], claims.get("sub")), (&json!("push"), None));
     }
 
     #[test]

@@ -21,17 +21,17 @@ use tokio::io::AsyncWriteExt;
 use crate::raw::{RawServer, read_request};
 use crate::{PATIENT, SHORT, brief, call, connectors};
 
-fn text(text: &str) -> Template {
+pub(crate) fn text(text: &str) -> Template {
     Template::parse_text(text).unwrap()
 }
 
-fn request(method: &str, url: &str, json: Option<Template>) -> Template {
+pub(crate) fn request(method: &str, url: &str, json: Option<Template>) -> Template {
     let mut parts = vec![("method".to_owned(), text(method)), ("url".to_owned(), text(url).into_url())];
     parts.extend(json.map(|json| ("json".to_owned(), json)));
     Template::Map(parts)
 }
 
-fn action(class: EffectClass) -> ActionDefinition {
+pub(crate) fn action(class: EffectClass) -> ActionDefinition {
     let body = Template::Map(vec![("name".to_owned(), text("{{ with.name }}"))]);
     ActionDefinition {
         name: format!("x-notes.{}", class.as_str()),
@@ -47,18 +47,21 @@ fn action(class: EffectClass) -> ActionDefinition {
         because: "Of this test.".to_owned(),
         is_mail: false,
         request: request("PUT", "/resource/{{ effect.key }}", Some(body)),
-        success: Success { statuses: vec![StatusRange { from: 200, to: 299 }], condition: None },
+        success: Success { statuses: vec![StatusRange { first: 200, last: 299 }], condition: None },
         result: Some(Template::Map(vec![("status".to_owned(), text("{{ response.status }}"))])),
         read_back: (class == EffectClass::Verifiable).then(|| ReadBackRule {
             request: request("GET", "/resource/{{ effect.key }}", None),
             found: Expression::parse("response.body.name == with.name").unwrap(),
             result: None,
         }),
+        batch: None,
+        upsert: None,
     }
 }
 
-fn rule(status: u16, action: FailureAction) -> FailureRule {
+pub(crate) fn rule(status: u16, action: FailureAction) -> FailureRule {
     FailureRule {
+        call: Default::default(),
         statuses: vec![StatusRange::one(status)],
         codes: vec![],
         contains: None,
@@ -67,7 +70,7 @@ fn rule(status: u16, action: FailureAction) -> FailureRule {
     }
 }
 
-fn connector(name: &str, auth: ConnectorAuth, failures: Vec<FailureRule>) -> Connector {
+pub(crate) fn connector(name: &str, auth: ConnectorAuth, failures: Vec<FailureRule>) -> Connector {
     let classes = [EffectClass::Natural, EffectClass::Keyed, EffectClass::Verifiable, EffectClass::Blind];
     Connector {
         name: name.to_owned(),
@@ -90,7 +93,7 @@ fn connector(name: &str, auth: ConnectorAuth, failures: Vec<FailureRule>) -> Con
     }
 }
 
-fn bearer() -> ConnectorAuth {
+pub(crate) fn bearer() -> ConnectorAuth {
     ConnectorAuth::Bearer(text("{{ destination.token }}"))
 }
 
@@ -217,6 +220,7 @@ async fn refused_token_is_fetched_again_once() {
         token_url: text(&format!("{}/token", server.url())),
         form: vec![("client_secret".to_owned(), text("{{ destination.token }}"))],
         scheme: "Bearer".to_owned(),
+        assertion: None,
     };
     let declared = connector("x-oauth", ConnectorAuth::OAuth(Box::new(oauth)), vec![rule(401, FailureAction::Refresh)]);
     let (connectors, action) = to_declared(declared, &server.url(), EffectClass::Natural);

@@ -2,17 +2,22 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod channel;
 mod declared;
+mod declared_batch;
 mod email;
 mod http;
 mod hubspot;
 mod limits;
+mod openid;
 mod postgres;
 mod raw;
 mod salesforce;
 mod script;
 mod secrets;
 mod slack;
+mod stores;
+mod upsert;
 
 use std::time::Duration;
 
@@ -76,6 +81,7 @@ fn call<'a>(action: Action, with: &'a Value, timeout: Duration) -> Call<'a> {
         with,
         effect_key: "effect-1",
         message_key: None,
+        record: None,
         attempt: 1,
         traceparent: None,
         timeout,

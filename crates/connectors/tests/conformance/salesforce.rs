@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_connectors::{Call, Connectors, OutboundSettings, Quota};
 use sluice_domain::action::Action;
 use sluice_domain::destination::{DestinationKind, SalesforceAuth};
-use sluice_domain::failure_rules::{FailureAction, FailureRule, RuleCall, StatusRange};
+use sluice_domain::failure_rules::{FailureAction, FailureRule, RuleCall, RuleOrigin, StatusRange};
 use sluice_domain::outcome::{Outcome, Readback};
 use sluice_simulator::faults::{CallKind, Moment, RetryAfter, Scripted};
 use sluice_simulator::salesforce::JwtApplication;
@@ -322,8 +322,8 @@ async fn failure_rule_of_the_destination_precedes_that_of_the_connector() {
     let kind = DestinationKind::Salesforce(salesforce_at(&org.url(), client_credentials("sim-secret")));
     let rule = FailureRule {
         call: RuleCall::Effect,
-        status: StatusRange::parse("400"),
-        code: Some("UNABLE_*".into()),
+        statuses: vec![StatusRange::one(400)],
+        codes: vec!["UNABLE_*".into()],
         contains: Some("exclusive access".into()),
         action: FailureAction::Reject(sluice_domain::outcome::FailureClass::Mapping),
         advice: "a parent is locked for the night".into(),
@@ -334,6 +334,6 @@ async fn failure_rule_of_the_destination_precedes_that_of_the_connector() {
     let outcome = connectors.call(upsert(&lead("a"))).await;
     assert_eq!(brief(&outcome), "reject mapping UNABLE_TO_LOCK_ROW");
     assert!(outcome.failure().unwrap().message.contains("a parent is locked for the night"), "{outcome:?}");
-    assert_eq!(connectors.failure_rules("there").unwrap().rules().next(), Some((&rule, true)));
+    assert_eq!(connectors.failure_rules("there").unwrap().rules().next(), Some((&rule, RuleOrigin::Destination)));
     assert_eq!(brief(&connectors.call(upsert(&lead("a"))).await), "done");
 }

@@ -103,6 +103,7 @@ async fn third_party_server_accepts_and_parses_our_mail() {
         with: &with,
         effect_key: "eff_0123",
         message_key: None,
+        record: None,
         attempt: 1,
         traceparent: None,
         timeout: Duration::from_secs(20),

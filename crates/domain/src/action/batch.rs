@@ -11,6 +11,9 @@ const SALESFORCE_RECORDS_MAX: u32 = 200;
 /// Records in one HubSpot batch.
 const HUBSPOT_RECORDS_MAX: u32 = 100;
 
+/// Lines of one write to a file.
+const FILE_LINES_MAX: u32 = 500;
+
 /// How calls of one step share a request. Known before any call is made: the scheduler reads it too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchForm {
@@ -18,7 +21,8 @@ pub struct BatchForm {
     pub max: u32,
     /// Parameters that have the same value in all calls of one request.
     pub same: Arc<[Arc<str>]>,
-    /// Parameters that identify what a call writes. No two calls of one request have the same values here.
+    /// Parameters that identify what a call writes. No two calls of one request have the same values here. Empty: no two calls
+    /// write the same.
     pub identity: Arc<[Arc<str>]>,
 }
 
@@ -39,10 +43,11 @@ impl BatchForm {
         text_of(&self.same, with, str::to_owned)
     }
 
-    /// What a call writes, as text. Letter case and surrounding blanks are ignored: destinations differ in whether they matter,
+    /// What a call writes, as text; `None` if no two calls write the same. Letter case and surrounding blanks are ignored: destinations differ in whether they matter,
     /// and two calls that are wrongly taken for equal only go in two requests.
-    pub fn identity(&self, with: &Value) -> String {
-        text_of(&self.identity, with, |text| text.trim().to_lowercase())
+    pub fn identity(&self, with: &Value) -> Option<String> {
+        let is_known = !self.identity.is_empty();
+        is_known.then(|| text_of(&self.identity, with, |text| text.trim().to_lowercase()))
     }
 }
 
@@ -73,6 +78,11 @@ impl Action {
             {
                 Some(BatchForm::new(HUBSPOT_RECORDS_MAX, &["object", "id_property", "mode"], &["id"]))
             }
+            Action::FileAppend => Some(BatchForm::new(FILE_LINES_MAX, &[], &[])),
+            Action::Declared(declared) => declared.definition().batch.as_ref().map(|batch| {
+                let names = |names: &[String]| names.iter().map(|name| Arc::from(name.as_str())).collect();
+                BatchForm { max: batch.max, same: names(&batch.same), identity: names(&batch.identity) }
+            }),
             _ => None,
         }
     }
@@ -105,7 +115,7 @@ mod tests {
     #[test]
     fn identities_ignore_case_and_blanks_and_whether_they_are_numbers() {
         let form = Action::SalesforceUpsert.batch_form(&Value::Null).unwrap();
-        let identity = |id: Value| form.identity(&upsert(id));
+        let identity = |id: Value| form.identity(&upsert(id)).unwrap();
         assert_eq!(identity(json!("Ada@x.org ")), identity(json!("ada@X.ORG")));
         assert_eq!(identity(json!(42)), identity(json!("42")));
         assert_ne!(identity(json!("a")), identity(json!("b")));

@@ -1,6 +1,6 @@
 //! External actions: each needs a destination and has an effect.
 
-use super::{ParameterType, Spec, parameter};
+use super::{Parameter, ParameterType, Spec, parameter};
 
 pub(super) static HTTP_REQUEST: Spec = Spec {
     name: "http.request",
@@ -35,7 +35,7 @@ pub(super) static HTTP_REQUEST: Spec = Spec {
             "verify",
             ParameterType::Map,
             false,
-            "A GET request (url, headers) that returns 2xx if the effect was applied and 404 if not. Makes the effect verifiable.",
+            "A GET request (url, headers) that returns 2xx if the effect was applied and 404 if not. With `found`, an expression over its answer, a 2xx counts only if that holds, such as response.body.total > 0. Makes the effect verifiable.",
         ),
         parameter(
             "class",
@@ -50,7 +50,66 @@ pub(super) static HTTP_REQUEST: Spec = Spec {
             "allowed: an effect with an unknown outcome is sent again and may be applied twice.",
         ),
         parameter("accept_status", ParameterType::Numbers, false, "Additional statuses that count as success."),
+        parameter(
+            "success_if",
+            ParameterType::Expression,
+            false,
+            "Must hold too, for an API that answers 200 to a request that failed; otherwise the job becomes a dead letter. An expression over `response` (status, headers, body), `with` and `effect`, such as not response.body.error.",
+        ),
+        parameter(
+            "result",
+            ParameterType::Expressions,
+            false,
+            "Output of the step in place of status, headers and body: names to expressions over `response`, `with` and `effect`.",
+        ),
         parameter("timeout", ParameterType::Duration, false, "Timeout of the request; shorter than the destination's."),
+    ],
+};
+
+pub(super) static HTTP_UPSERT: Spec = Spec {
+    name: "http.upsert",
+    about: "Looks for a record by its identity, creates it if there is none, and updates it otherwise: for systems that would make a \
+            second record of a second request. Effects of one identity run one after the other, and the id of the record is \
+            remembered. Its output has id, identity and created.",
+    destination: "http",
+    destination_required: true,
+    parameters: &[
+        parameter(
+            "identity",
+            ParameterType::Text,
+            true,
+            "What the record is found by, such as an address or an external id. If it is empty, the job becomes a dead letter of class identity.",
+        ),
+        parameter(
+            "find",
+            ParameterType::Map,
+            true,
+            "The request that looks for the record: method (default GET, POST with a body), url, headers, query, json, form or text; records, a JSON pointer to the list of records in the answer; id, a JSON pointer to the id in a record, or in the answer without records. Status 404 means that there is none.",
+        ),
+        parameter(
+            "create",
+            ParameterType::Map,
+            true,
+            "The request that creates it: method (default POST), url, headers, query, json, form or text; id, a JSON pointer to the id in the answer.",
+        ),
+        parameter(
+            "update",
+            ParameterType::Map,
+            false,
+            "The request that updates it: method (default PATCH), url, headers, query, json, form or text; {id} in its url is the id of the record, and id_at has JSON pointers to places of the body that get it. Without it a record that exists is left alone.",
+        ),
+        parameter(
+            "error_at",
+            ParameterType::Text,
+            false,
+            "JSON pointer to the error of an answer, for systems that answer 200 to a request that failed: a value there that is neither null, false nor empty is a failure.",
+        ),
+        parameter(
+            "retry_on",
+            ParameterType::Texts,
+            false,
+            "Texts in such an error that mean that the request can be sent again. Other errors reject it.",
+        ),
     ],
 };
 
@@ -184,34 +243,37 @@ pub(super) static POSTGRES_UPSERT: Spec = Spec {
     ],
 };
 
+/// Parameters of every action that sends one mail.
+pub(super) const MAIL_PARAMETERS: &[Parameter] = &[
+    parameter(
+        "to",
+        ParameterType::Texts,
+        true,
+        "One address, such as ada@example.com or Ada <ada@example.com>, or a list of them; a value of the event is always one. If empty, the job becomes a dead letter of class identity.",
+    ),
+    parameter("cc", ParameterType::Texts, false, "Additional recipients, visible to all."),
+    parameter("bcc", ParameterType::Texts, false, "Additional recipients, hidden from the others."),
+    parameter("reply_to", ParameterType::Texts, false, "Address for replies."),
+    parameter("from", ParameterType::Text, false, "The sender; default: the destination's."),
+    parameter("subject", ParameterType::Text, true, "The subject."),
+    parameter("text", ParameterType::Text, false, "The body as plain text; this or `html` is required."),
+    parameter("html", ParameterType::Text, false, "The body as HTML; with `text`, both are sent as alternatives."),
+    parameter("headers", ParameterType::Map, false, "Additional headers, such as List-Unsubscribe."),
+    parameter(
+        "resend",
+        ParameterType::OneOf(&["allowed", "never"]),
+        false,
+        "allowed: a mail with an unknown outcome is sent again and may arrive twice.",
+    ),
+];
+
 pub(super) static EMAIL_SEND: Spec = Spec {
     name: "email.send",
     about: "Sends one mail over SMTP. Its Message-ID is derived from the effect key, so that a duplicate can be recognised. SMTP \
             offers no read-back, so an effect with an unknown outcome waits for an operator.",
     destination: "smtp",
     destination_required: true,
-    parameters: &[
-        parameter(
-            "to",
-            ParameterType::Texts,
-            true,
-            "One address, such as ada@example.com or Ada <ada@example.com>, or a list of them; a value of the event is always one. If empty, the job becomes a dead letter of class identity.",
-        ),
-        parameter("cc", ParameterType::Texts, false, "Additional recipients, visible to all."),
-        parameter("bcc", ParameterType::Texts, false, "Additional recipients, hidden from the others."),
-        parameter("reply_to", ParameterType::Texts, false, "Address for replies."),
-        parameter("from", ParameterType::Text, false, "The sender; default: the destination's."),
-        parameter("subject", ParameterType::Text, true, "The subject."),
-        parameter("text", ParameterType::Text, false, "The body as plain text; this or `html` is required."),
-        parameter("html", ParameterType::Text, false, "The body as HTML; with `text`, both are sent as alternatives."),
-        parameter("headers", ParameterType::Map, false, "Additional headers, such as List-Unsubscribe."),
-        parameter(
-            "resend",
-            ParameterType::OneOf(&["allowed", "never"]),
-            false,
-            "allowed: a mail with an unknown outcome is sent again and may arrive twice.",
-        ),
-    ],
+    parameters: MAIL_PARAMETERS,
 };
 
 pub(super) static SCRIPT: Spec = Spec {

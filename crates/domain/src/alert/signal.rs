@@ -44,21 +44,35 @@ pub struct Signals {
     pub payload_drift: Vec<(String, u64)>,
     /// Events of each flow that have waited longer than its `respond_within`.
     pub late_responses: Vec<(String, u64)>,
-    /// What destinations report about their daily limits.
+    /// Budgets of destinations, and what others report about their daily limits.
     pub call_limits: Vec<CallLimit>,
 }
 
-/// Use of a daily limit of calls, as the destination reports it.
+/// Use of a daily limit of calls: of a budget, or as the destination reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallLimit {
     pub destination: String,
     pub used: u64,
     pub limit: u64,
+    pub forecast: LimitForecast,
+}
+
+/// How long the rest of a limit lasts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LimitForecast {
+    /// By the calls of the last five minutes.
+    #[default]
+    Recent,
+    /// By the budget; `None`: until used calls come back.
+    Budget(Option<Duration>),
 }
 
 impl CallLimit {
-    /// When the limit is reached at this number of calls in five minutes; `None` if no call was made.
+    /// How long the rest lasts, with this number of calls in the last five minutes; `None` if it lasts.
     fn lasts(&self, recent: u64) -> Option<Duration> {
+        if let LimitForecast::Budget(lasts) = self.forecast {
+            return lasts;
+        }
         let rest = self.limit.saturating_sub(self.used);
         (recent > 0).then(|| Duration::from_secs(rest.saturating_mul(CALLS_WINDOW_SECONDS) / recent))
     }
@@ -284,7 +298,12 @@ mod tests {
             clock: Some("the clock is ahead".into()),
             payload_drift: vec![("website".into(), 1)],
             late_responses: vec![("website-leads".into(), 1)],
-            call_limits: vec![CallLimit { destination: "crm".into(), used: 80, limit: 100 }],
+            call_limits: vec![CallLimit {
+                destination: "crm".into(),
+                used: 80,
+                limit: 100,
+                forecast: LimitForecast::Recent,
+            }],
         };
         let found = |rules: Vec<AlertRule>| {
             let mut found: Vec<&str> =
@@ -320,7 +339,12 @@ mod tests {
         let details = |used: u64, recent: u64| {
             let signals = Signals {
                 calls: vec![CallCounts { destination: "crm".into(), failed: 0, total: recent }],
-                call_limits: vec![CallLimit { destination: "crm".into(), used, limit: 12_000 }],
+                call_limits: vec![CallLimit {
+                    destination: "crm".into(),
+                    used,
+                    limit: 12_000,
+                    forecast: LimitForecast::Recent,
+                }],
                 ..Signals::default()
             };
             conditions(&signals, &AlertRules::default()).pop().map(|found| found.detail)

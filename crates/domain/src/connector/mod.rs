@@ -4,14 +4,17 @@
 //! [`Action::Declared`](crate::action::Action::Declared), with the same table that built-in actions have. The connectors
 //! crate renders the request of an action and judges the answer; both are pure.
 
-mod failure_rule;
+mod error_fields;
 mod registry;
 
-pub use failure_rule::{ErrorFields, FailureAction, FailureRule, StatusRange};
+pub use crate::failure_rules::{FailureAction, FailureRule, StatusRange};
+pub use error_fields::ErrorFields;
 pub use registry::{CONNECTORS_MAX, Declared, DeclaredAction, RegisteredConnector, RegistryFull, register};
 
+use serde_json::Value;
+
 use crate::outcome::EffectClass;
-use crate::template::{Expression, Template};
+use crate::template::{Expression, Scope, Template};
 use crate::verify::SecretValue;
 
 /// A declared type of destination. Valid by construction: the configuration reader has checked every reference in it.
@@ -87,22 +90,37 @@ pub struct OAuth {
     pub form: Vec<(String, Template)>,
     /// Word before the token in the header `Authorization`.
     pub scheme: String,
+    /// Present if and only if the grant is [`Grant::JwtBearer`].
+    pub assertion: Option<AssertionClaims>,
+}
+
+/// A signed assertion that is exchanged for an access token (RFC 7523), with RS256. The templates are over `destination`.
+#[derive(Debug)]
+pub struct AssertionClaims {
+    pub issuer: Template,
+    pub subject: Option<Template>,
+    pub audience: Template,
+    pub scope: Option<Template>,
+    /// RSA key in PEM format; `\n` in it may be a line break, as in a JSON file.
+    pub private_key: Template,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
     ClientCredentials,
     RefreshToken,
+    JwtBearer,
 }
 
 impl Grant {
     /// All values of `grant:`.
-    pub const NAMES: [&'static str; 2] = ["client_credentials", "refresh_token"];
+    pub const NAMES: [&'static str; 3] = ["client_credentials", "refresh_token", "jwt_bearer"];
 
     pub fn parse(word: &str) -> Option<Grant> {
         match word {
             "client_credentials" => Some(Grant::ClientCredentials),
             "refresh_token" => Some(Grant::RefreshToken),
+            "jwt_bearer" => Some(Grant::JwtBearer),
             _ => None,
         }
     }
@@ -112,6 +130,7 @@ impl Grant {
         match self {
             Grant::ClientCredentials => "client_credentials",
             Grant::RefreshToken => "refresh_token",
+            Grant::JwtBearer => "urn:ietf:params:oauth:grant-type:jwt-bearer",
         }
     }
 }
@@ -136,6 +155,42 @@ pub struct ActionDefinition {
     /// Output of the step, over `with`, `effect` and `response`.
     pub result: Option<Template>,
     pub read_back: Option<ReadBackRule>,
+    pub batch: Option<BatchDefinition>,
+    /// The request creates a record that is looked for first.
+    pub upsert: Option<UpsertRule>,
+}
+
+/// How calls of several jobs share a request, and how its answer is taken apart. The answer of each call is then judged by the
+/// same rules as that of a request of its own.
+#[derive(Debug)]
+pub struct BatchDefinition {
+    /// Calls in one request, at the most.
+    pub max: u32,
+    /// Parameters that have the same value in all calls of one request.
+    pub same: Vec<String>,
+    /// Parameters that identify what a call writes; empty: two calls never write the same.
+    pub identity: Vec<String>,
+    /// Part of the request for one call, as [`ActionDefinition::request`] over the variables of that call.
+    pub item: Template,
+    /// As [`ActionDefinition::request`]; over `items`, `destination` and `with` of the first call.
+    pub request: Template,
+    /// Over `response`: the list with one result for each call. `None`: the answer is that of every call.
+    pub results: Option<Expression>,
+    /// Over `result` and `response`: body of the answer of one call. `None`: the result itself.
+    pub body: Option<Template>,
+    /// Over `result` and `response`: status of the answer of one call. `None`: that of the whole answer.
+    pub status: Option<Expression>,
+    /// How a result finds its call. `None`: by its place.
+    pub matching: Option<BatchMatching>,
+}
+
+/// A result belongs to the call for which both have the same value.
+#[derive(Debug)]
+pub struct BatchMatching {
+    /// Over `result`.
+    pub result: Expression,
+    /// Over `with` and `effect`.
+    pub call: Expression,
 }
 
 #[derive(Debug)]
@@ -176,6 +231,32 @@ pub struct ReadBackRule {
     pub found: Expression,
     /// Output of the step if the effect is found.
     pub result: Option<Template>,
+}
+
+/// How a record is found before it is created, at a provider that would create it twice.
+#[derive(Debug)]
+pub struct UpsertRule {
+    /// What the record is found by, over `with`.
+    pub identity: Template,
+    /// The request that looks for it, as [`ActionDefinition::request`].
+    pub find: Template,
+    /// List of the records found, over the answer.
+    pub records: Expression,
+    /// Id of a record, over `record`.
+    pub record_id: Expression,
+    /// Id of a new record, over the answer.
+    pub created_id: Expression,
+    /// The request that updates it, as [`ActionDefinition::request`] and over `record`. `None`: it is left alone.
+    pub update: Option<Template>,
+}
+
+impl UpsertRule {
+    /// The identity of a step with these parameters.
+    pub fn identity_of(&self, with: &Value) -> Option<Value> {
+        let mut scope = Scope::new();
+        scope.set("with", with.clone());
+        self.identity.render_plain(&scope).ok().flatten()
+    }
 }
 
 /// A value of an answer that says how long to wait.

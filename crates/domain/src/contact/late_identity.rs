@@ -1,5 +1,6 @@
 //! Events that were quarantined because nothing identifies their contact, and the identity that is supplied for them later: by an
-//! event of the same source with the same link, such as a session id, or by an operator. Nothing else links two events.
+//! event of the same source with the same link, such as a session id, by a lookup of its worker, or by an operator. Nothing else links
+//! two events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,6 +20,9 @@ use crate::time::Time;
 pub const IDENTITY_MISSING: &str = "identity-missing";
 /// Failure code of an event whose identifiers belong to several contacts.
 pub const IDENTITY_CONFLICT: &str = "identity-conflict";
+
+/// Actor of the releases that no operator makes.
+pub const RELEASE_ACTOR: &str = "contacts";
 
 /// Events that wait under one link, at most. Bounds what one accept releases.
 pub const WAITING_PER_LINK_MAX: usize = 32;
@@ -70,6 +74,44 @@ pub enum SuppliedBy {
         actor: String,
         reason: String,
     },
+    /// A lookup of a worker of the event.
+    Enrichment {
+        worker: String,
+        step: String,
+    },
+}
+
+/// Times that the lookups of a quarantined event are made, if they fail for a reason that may pass.
+pub const IDENTITY_LOOKUPS_MAX: u32 = 8;
+/// Before the second time; then four times as long each time, 15 hours in all.
+const LOOK_UP_AGAIN: Duration = Duration::from_secs(10);
+
+/// How long the lookups of an event wait after they failed so many times. `None` if they are not made again.
+pub fn look_up_again_after(tries: u32) -> Option<Duration> {
+    let factor = 4_u32.checked_pow(tries.saturating_sub(1))?;
+    (tries < IDENTITY_LOOKUPS_MAX).then(|| LOOK_UP_AGAIN.saturating_mul(factor))
+}
+
+impl SuppliedBy {
+    /// How an event was released, as a metric label.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            SuppliedBy::Event(_) => "event",
+            SuppliedBy::Operator { .. } => "operator",
+            SuppliedBy::Enrichment { .. } => "enrichment",
+        }
+    }
+
+    /// Who released an event and why, for the audit trail.
+    pub fn audit(&self) -> (&str, String) {
+        match self {
+            SuppliedBy::Event(id) => (RELEASE_ACTOR, format!("by the later event {id}")),
+            SuppliedBy::Operator { actor, reason } => (actor, reason.clone()),
+            SuppliedBy::Enrichment { worker, step } => {
+                (RELEASE_ACTOR, format!("by the lookup `{step}` of the worker `{worker}`"))
+            }
+        }
+    }
 }
 
 /// An identity that was supplied for an event after it was accepted. The event itself stays as it was sent.
@@ -146,7 +188,23 @@ impl ContactRules {
         observation
     }
 
-    /// What an event says once an operator has supplied these identity fields, and their values in normalized form.
+    /// What an event says once a lookup has found these identity fields, and their values in normalized form. Fields that identify
+    /// no contact are left out; `None` if none is left.
+    pub fn supply_found(
+        &self,
+        event: &Event,
+        found: &BTreeMap<String, String>,
+    ) -> Option<(Observation, Map<String, Value>)> {
+        let usable = |field: &str, text: &str| {
+            let rule = self.identifiers.iter().find(|rule| rule.field == field);
+            rule.is_some_and(|rule| !is_placeholder(text.trim()) && rule.normalized(text).is_some())
+        };
+        let found = found.iter().filter(|(field, text)| usable(field, text));
+        let found: BTreeMap<String, String> = found.map(|(field, text)| (field.clone(), text.clone())).collect();
+        self.supply(event, &found).ok()
+    }
+
+    /// What an event says once these identity fields were supplied, and their values in normalized form.
     pub fn supply(
         &self,
         event: &Event,

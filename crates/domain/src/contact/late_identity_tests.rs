@@ -146,6 +146,7 @@ fn quarantined_job() -> JobRecord {
         updated_at: Time(5),
         finished_at: Some(Time(5)),
         replays: 0,
+        imported: false,
         failure: Some(Failure::new(FailureClass::Identity, IDENTITY_MISSING, "no identity")),
         dead_letter_queue: None,
         result: None,

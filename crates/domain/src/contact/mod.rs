@@ -16,8 +16,9 @@ use serde::Serialize;
 
 use crate::digest::DigestContext;
 pub use late_identity::{
-    Correlation, CorrelationRule, IDENTITY_CONFLICT, IDENTITY_MISSING, Link, SuppliedBy, SuppliedIdentity,
-    SupplyProblem, WAIT_DEFAULT, WAIT_MAX, WAITING_EVENTS_MAX, WAITING_PER_LINK_MAX, awaits_identity,
+    Correlation, CorrelationRule, IDENTITY_CONFLICT, IDENTITY_LOOKUPS_MAX, IDENTITY_MISSING, Link, RELEASE_ACTOR,
+    SuppliedBy, SuppliedIdentity, SupplyProblem, WAIT_DEFAULT, WAIT_MAX, WAITING_EVENTS_MAX, WAITING_PER_LINK_MAX,
+    awaits_identity, look_up_again_after,
 };
 pub use rules::{ContactRules, IdentifierRule, OnConflict, SourceTrust, TRUST_DEFAULT, TRUST_MAX};
 pub use state::{

@@ -111,13 +111,13 @@ pub enum Lost {
 }
 
 impl Lost {
-    /// As a sentence for operators.
+    /// In words for operators.
     pub fn describe(self) -> &'static str {
         match self {
-            Lost::Guarded => "the field identifies the contact and keeps its first value",
-            Lost::LowerTrust => "its source is trusted less for this field",
-            Lost::Older => "it is older",
-            Lost::ArrivedEarlier => "it has the same trust and time and arrived earlier",
+            Lost::Guarded => "the first identity stays",
+            Lost::LowerTrust => "less trusted",
+            Lost::Older => "older",
+            Lost::ArrivedEarlier => "arrived earlier",
         }
     }
 }
@@ -198,6 +198,16 @@ impl ContactState {
         }
         self.version = self.version.max(seq);
         self.limit();
+    }
+
+    /// Forgets what an event said, because the event is edited: its edited form is observed instead. Values that were dropped beyond a
+    /// limit do not come back.
+    pub fn retract(&mut self, seq: EventSeq) {
+        for registers in self.fields.values_mut() {
+            registers.retain(|register| register.seq != seq);
+        }
+        self.fields.retain(|_, registers| !registers.is_empty());
+        self.conflicts.remove(&seq);
     }
 
     /// Merges two states: of contacts that are one person.

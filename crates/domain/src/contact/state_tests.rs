@@ -206,3 +206,35 @@ fn only_so_many_fields_and_values_are_kept() {
     assert_eq!(state.fields().next().unwrap().1.len(), VALUES_MAX);
     assert_eq!(state.value("attributes.f1"), Some(&json!("399")));
 }
+
+#[test]
+fn edited_event_takes_back_what_it_said_and_newer_events_still_win() {
+    let value = |field: &str, value: &str| ObservedValue {
+        field: field.to_owned(),
+        value: json!(value),
+        trust: 50,
+        guarded: field == "identity.email",
+    };
+    let said = |at: i64, values: Vec<ObservedValue>| Observation {
+        values,
+        source: Arc::from("forms"),
+        occurred_at: Some(Time(at)),
+        received_at: Time(at),
+        ..Observation::default()
+    };
+    let mut state = ContactState::default();
+    let first = vec![
+        value("identity.email", "ada@exmaple.com"),
+        value("attributes.city", "Bern"),
+        value("attributes.zip", "1"),
+    ];
+    state.observe(&said(10, first), 1);
+    state.observe(&said(20, vec![value("attributes.city", "Basel")]), 2);
+    state.retract(1);
+    assert_eq!(state.value("identity.email"), None);
+    let edited = vec![value("identity.email", "ada@example.com"), value("attributes.city", "Biel")];
+    state.observe(&said(10, edited), 1);
+    assert_eq!(state.value("identity.email"), Some(&json!("ada@example.com")), "the first value that is left stays");
+    assert_eq!(state.value("attributes.city"), Some(&json!("Basel")), "the newer event wins");
+    assert_eq!(state.value("attributes.zip"), None, "the edited event does not say it any more");
+}

@@ -27,18 +27,18 @@ pub enum LookupAdmission {
     Skip(LookupResult),
 }
 
-/// Rate, concurrency, Retry-After and breaker of the lookups at one destination.
+/// Rate, concurrency, Retry-After and breaker of the lookups at one destination. A budget is for jobs: lookups do not use it.
 #[derive(Clone, Debug)]
 pub struct LookupGate(Gate);
 
 impl LookupGate {
     pub fn new(settings: GateSettings) -> LookupGate {
-        LookupGate(Gate::new(settings))
+        LookupGate(Gate::new(GateSettings { budget: None, ..settings }))
     }
 
     /// Sets new limits.
     pub fn configure(&mut self, settings: GateSettings) {
-        self.0.configure(settings);
+        self.0.configure(GateSettings { budget: None, ..settings });
     }
 
     /// Begins a lookup if it may be made now. `deadline` is by the steady clock, as `now` is.

@@ -100,6 +100,14 @@ impl LossCode {
         LossCode::LookupFailed,
     ];
 
+    /// Whether a lookup that failed so may succeed later.
+    pub fn may_pass(self) -> bool {
+        matches!(
+            self,
+            LossCode::DatabaseUnreadable | LossCode::LookupTimedOut | LossCode::LookupSkipped | LossCode::LookupFailed
+        )
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             LossCode::NotScalar => "not-scalar",

@@ -49,13 +49,15 @@ impl EventStatus {
         }
     }
 
-    /// States of jobs of which every event with this status has one; empty if its jobs may be finished in any way.
+    /// States of jobs of which every event with this status has one; empty if it has no jobs.
     pub fn has_job_in(self) -> &'static [JobState] {
         match self {
             EventStatus::Dead => &[JobState::Dead],
             EventStatus::Unknown => &[JobState::Unknown],
             EventStatus::Working => &[JobState::Queued, JobState::Running, JobState::Retrying, JobState::Waiting],
-            EventStatus::Unrouted | EventStatus::Dropped | EventStatus::Done => &[],
+            EventStatus::Dropped => &[JobState::Dropped],
+            EventStatus::Done => &[JobState::Succeeded, JobState::Noop],
+            EventStatus::Unrouted => &[],
         }
     }
 

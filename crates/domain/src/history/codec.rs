@@ -1,7 +1,11 @@
 //! Stored form of the values of one measure in one interval.
 //!
 //! Series are numbered by the store. A point is the distance to the number of the series before it and its value, as variable-length
-//! integers: a counter one, a gauge two, a histogram its sum, the number of its buckets, and the distance and count of each.
+//! integers: a counter one, a gauge two, a histogram its sum and its buckets.
+//!
+//! Buckets of durations are mostly neighbours, so they are written as runs: a zero, the number of runs, and for each the distance to the run
+//! before it, its length and its counts. Earlier versions wrote the number of buckets, at least one, and the distance and count of each;
+//! that form is still read.
 
 use std::collections::BTreeMap;
 
@@ -27,17 +31,25 @@ pub fn encode(points: &Points) -> Vec<u8> {
             }
             Value::Histogram(histogram) => {
                 write(&mut bytes, histogram.sum_micros);
-                write(&mut bytes, histogram.buckets.len() as u64);
-                let mut last = 0;
-                for (bucket, count) in &histogram.buckets {
-                    write(&mut bytes, u64::from(bucket - last));
-                    write(&mut bytes, *count);
-                    last = *bucket;
-                }
+                write_buckets(&mut bytes, &histogram.buckets);
             }
         }
     }
     bytes
+}
+
+fn write_buckets(bytes: &mut Vec<u8>, buckets: &BTreeMap<u16, u64>) {
+    let buckets: Vec<(u16, u64)> = buckets.iter().map(|(bucket, count)| (*bucket, *count)).collect();
+    let runs = || buckets.chunk_by(|one, next| one.0.checked_add(1) == Some(next.0));
+    write(bytes, 0);
+    write(bytes, runs().count() as u64);
+    let mut last = 0;
+    for run in runs() {
+        write(bytes, u64::from(run[0].0 - last));
+        write(bytes, run.len() as u64);
+        run.iter().for_each(|(_, count)| write(bytes, *count));
+        last = run[run.len() - 1].0;
+    }
 }
 
 /// `None` if the bytes are not points of this kind.
@@ -60,9 +72,15 @@ fn histogram(bytes: &mut &[u8]) -> Option<Histogram> {
     let sum_micros = read(bytes)?;
     let mut buckets = BTreeMap::new();
     let mut bucket = 0u16;
-    for _ in 0..read(bytes)? {
+    let singles = read(bytes)?;
+    let runs = if singles == 0 { read(bytes)? } else { singles };
+    for _ in 0..runs {
         bucket = bucket.checked_add(u16::try_from(read(bytes)?).ok()?)?;
-        buckets.insert(bucket, read(bytes)?);
+        let length = if singles == 0 { read(bytes)? } else { 1 };
+        for place in 0..length {
+            bucket = bucket.checked_add(u16::from(place > 0))?;
+            buckets.insert(bucket, read(bytes)?);
+        }
     }
     Some(Histogram { buckets, sum_micros })
 }
@@ -103,6 +121,14 @@ mod tests {
         let mut histogram = Histogram::default();
         millis.iter().for_each(|millis| histogram.observe(Duration::from_millis(*millis)));
         Value::Histogram(histogram)
+    }
+
+    #[test]
+    fn histogram_of_an_earlier_version_is_read() {
+        let old = [3, 40, 2, 5, 7, 2, 9];
+        let buckets = BTreeMap::from([(5, 7), (7, 9)]);
+        let points = Points::from([(3, Value::Histogram(Histogram { buckets, sum_micros: 40 }))]);
+        assert_eq!(decode(&old, Kind::Histogram), Some(points));
     }
 
     proptest! {

@@ -26,6 +26,7 @@ pub enum Measure {
     SignalSeconds,
     Responses,
     ResponseSeconds,
+    WaitSeconds,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub struct MeasureSpec {
 use Kind::{Counter, Gauge, Histogram};
 
 /// All measures, in the order of their codes.
-pub const MEASURES: [MeasureSpec; 21] = [
+pub const MEASURES: [MeasureSpec; 22] = [
     row(Measure::Accepted, "accepted", Counter, &["source"], "New events."),
     row(Measure::Duplicates, "duplicates", Counter, &["source"], "Duplicates within the lifetime of their key."),
     row(Measure::Clashes, "key_clashes", Counter, &["source"], "Requests with a known key and different content."),
@@ -137,6 +138,13 @@ pub const MEASURES: [MeasureSpec; 21] = [
         Histogram,
         &["flow"],
         "From receiving the request to the effect that answers it.",
+    ),
+    row(
+        Measure::WaitSeconds,
+        "wait_seconds",
+        Histogram,
+        &["destination"],
+        "From the due time of a job to its call: what the gate, the slots and the node itself add.",
     ),
 ];
 

@@ -22,7 +22,33 @@ pub struct Point {
 /// The open minute.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
-    values: BTreeMap<Measure, BTreeMap<Labels, Value>>,
+    values: BTreeMap<Measure, Series>,
+}
+
+/// The series of one measure, by their first and their second label: found without building labels.
+#[derive(Clone, Debug, Default)]
+struct Series {
+    values: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Value>>,
+    len: usize,
+}
+
+impl Series {
+    fn get(&mut self, first: &str, second: &str) -> Option<&mut Value> {
+        self.values.get_mut(first)?.get_mut(second)
+    }
+
+    fn contains(&self, first: &str, second: &str) -> bool {
+        self.values.get(first).is_some_and(|values| values.contains_key(second))
+    }
+
+    /// The value of these labels, or a new one.
+    fn entry(&mut self, labels: Labels, new: impl FnOnce() -> Value) -> &mut Value {
+        let Series { values, len } = self;
+        values.entry(labels.0).or_default().entry(labels.1).or_insert_with(|| {
+            *len += 1;
+            new()
+        })
+    }
 }
 
 impl Recorder {
@@ -47,8 +73,11 @@ impl Recorder {
     /// What was observed, in the order of measures and labels. The recorder is empty afterwards.
     pub fn take(&mut self) -> Vec<Point> {
         let values = std::mem::take(&mut self.values);
-        let points = |(measure, series): (Measure, BTreeMap<Labels, Value>)| {
-            series.into_iter().map(move |(labels, value)| Point { measure, labels, value })
+        let points = |(measure, series): (Measure, Series)| {
+            series.values.into_iter().flat_map(move |(first, values)| {
+                let labels = move |second| Labels(first.clone(), second);
+                values.into_iter().map(move |(second, value)| Point { measure, labels: labels(second), value })
+            })
         };
         values.into_iter().flat_map(points).collect()
     }
@@ -57,25 +86,29 @@ impl Recorder {
     pub fn restore(&mut self, points: Vec<Point>) {
         for Point { measure, labels, value: mut earlier } in points {
             let series = self.values.entry(measure).or_default();
-            if let Some(later) = series.get(&labels) {
+            if let Some(later) = series.get(&labels.0, &labels.1) {
                 earlier.merge(later);
+                *later = earlier;
+            } else {
+                series.entry(labels, || earlier);
             }
-            series.insert(labels, earlier);
         }
     }
 
     fn value(&mut self, measure: Measure, first: &str, second: &str) -> &mut Value {
         let series = self.values.entry(measure).or_default();
-        let labels = Labels(Arc::from(first), Arc::from(second));
-        let labels = match series.len() < SERIES_MAX || series.contains_key(&labels) {
-            true => labels,
-            false => Labels::new(OTHER, ""),
+        let (first, second) = match series.len < SERIES_MAX || series.contains(first, second) {
+            true => (first, second),
+            false => (OTHER, ""),
         };
-        series.entry(labels).or_insert_with(|| match measure.kind() {
-            Kind::Counter => Value::Count(0),
-            Kind::Gauge => Value::Gauge(Gauge::default()),
-            Kind::Histogram => Value::Histogram(Histogram::default()),
-        })
+        if !series.contains(first, second) {
+            series.entry(Labels::new(first, second), || match measure.kind() {
+                Kind::Counter => Value::Count(0),
+                Kind::Gauge => Value::Gauge(Gauge::default()),
+                Kind::Histogram => Value::Histogram(Histogram::default()),
+            });
+        }
+        series.get(first, second).expect("it was just made")
     }
 }
 

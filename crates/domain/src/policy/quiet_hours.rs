@@ -40,7 +40,7 @@ impl TimeOfDay {
         (minute < 60 && (hour < 24 || (hour, minute) == (24, 0))).then_some(TimeOfDay(hour % 24 * 60 + minute))
     }
 
-    fn time(self) -> civil::Time {
+    pub(crate) fn time(self) -> civil::Time {
         civil::time((self.0 / 60) as i8, (self.0 % 60) as i8, 0, 0)
     }
 }

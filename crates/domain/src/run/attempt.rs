@@ -20,7 +20,8 @@ use crate::settle::{AttemptContext, NextAction, settle, settle_readback, settle_
 use crate::time::Time;
 use crate::transition::{AttemptEnd, attempts_after, must_verify};
 use crate::unit::format_duration;
-use crate::worker::{Queue, Worker};
+use crate::upsert::{BUSY_DELAY, IDENTITY_BUSY, RecordIdentity};
+use crate::worker::{Queue, Step, Worker};
 
 /// An attempt under way.
 #[derive(Debug)]
@@ -81,6 +82,7 @@ impl JobRun {
             message_key: (*item.label == *step.id).then(|| self.event.key_text.clone()),
             attempt: self.job.attempts + 1,
             traceparent: self.traceparent(),
+            record: None,
             timeout: queue.map_or(Queue::VISIBILITY_TIMEOUT, |queue| queue.visibility_timeout),
             at: context.wall,
         }
@@ -115,6 +117,7 @@ impl JobRun {
             class: step.class,
             action: step.action.name(),
             destination: step.destination.clone(),
+            identity: record_identity(step, &with),
             at: context.at,
         };
         let waits = step.class.waits_for_intent(self.job.replays) && !Mutant::EffectMarkedAfterInsteadOfBefore.is_on();
@@ -146,18 +149,45 @@ impl JobRun {
     /// The intent is durable, or was refused.
     pub(super) fn begun(&mut self, attempt: Attempt, begun: CappedBeginResult, context: RunContext) -> Command {
         match begun {
-            CappedBeginResult::Begun(BeginResult::Go) => self.make_call(attempt, Recording::Done, context),
+            CappedBeginResult::Begun(BeginResult::Go) => self.recall(attempt, context),
             // The effects were loaded before this one was finished.
             CappedBeginResult::Begun(BeginResult::AlreadyApplied | BeginResult::Stale) => self.reload(),
+            CappedBeginResult::Begun(BeginResult::IdentityBusy) => {
+                self.forget_begin(&attempt);
+                let failure = Failure::new(
+                    FailureClass::Retryable,
+                    IDENTITY_BUSY,
+                    "the outcome of another effect for the same record is open; this one waits for it",
+                );
+                self.wait_until(context.at + BUSY_DELAY, Some(failure), context)
+            }
             CappedBeginResult::Refused(cap) => {
-                self.job.attempts_total -= 1;
-                self.job.term = attempt.job_term;
+                self.forget_begin(&attempt);
                 match attempt.caps.get(cap) {
                     Some(cap) => self.refuse(attempt.item, &cap.refusal(), context),
                     None => self.reload(),
                 }
             }
         }
+    }
+
+    /// The intent was not written.
+    fn forget_begin(&mut self, attempt: &Attempt) {
+        self.job.attempts_total -= 1;
+        self.job.term = attempt.job_term;
+    }
+
+    /// Asks for the record that an effect of the same identity wrote before, then calls.
+    fn recall(&mut self, attempt: Attempt, context: RunContext) -> Command {
+        let identity = attempt.begin.as_ref().and_then(|begin| begin.identity.clone());
+        let Some(identity) = identity else { return self.make_call(attempt, Recording::Done, context) };
+        self.waiting = Waiting::Record(Box::new(attempt));
+        Command::ReadRecord { job: self.job.id, identity }
+    }
+
+    pub(super) fn recalled(&mut self, mut attempt: Attempt, record: Option<Value>, context: RunContext) -> Command {
+        attempt.call.record = record;
+        self.make_call(attempt, Recording::Done, context)
     }
 
     /// The effect does not happen. That is recorded with the reason, and the job goes on behind it.
@@ -270,6 +300,7 @@ impl JobRun {
             resend_allowed: step.resend_allowed,
             policy: worker.retry_for(item.place),
             attempts,
+            late_window: self.late_window(step),
             now: context.now,
         }
     }
@@ -278,6 +309,12 @@ impl JobRun {
     pub(super) fn traceparent(&self) -> String {
         self.trace.call(self.job.id, self.job.attempts_total + 1).to_string()
     }
+}
+
+/// The record that the step writes, if no other effect may write it at the same time.
+fn record_identity(step: &Step, with: &Value) -> Option<RecordIdentity> {
+    let identity = step.action.record_identity(with)?;
+    Some(RecordIdentity { destination: step.destination.clone(), identity: identity.into() })
 }
 
 /// The failure of an attempt that was given up after its time-out.

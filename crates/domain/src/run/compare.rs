@@ -21,6 +21,7 @@ use crate::settle::{NextAction, SETTLE_DELAY};
 use crate::template::TemplateProblem;
 use crate::time::Time;
 use crate::transition::JobUpdate;
+use crate::upsert::late_window;
 use crate::worker::{LaneOrder, Step, Worker};
 
 /// How long the calls of a step may be under way, and be applied after that.
@@ -157,11 +158,26 @@ impl JobRun {
         Some(LateCalls { timeout: destination.timeout, horizon: destination.straggler_horizon? })
     }
 
+    /// How long after an unknown outcome the effect of this step may still be applied, and is looked for.
+    pub(super) fn late_window(&self, step: &Step) -> Duration {
+        let pinned = self.config.pinned.as_ref();
+        late_window(step, pinned.and_then(|pinned| pinned.config.destinations.get(&*step.destination)))
+    }
+
     /// The time before which a read-back says nothing, if it is not over. Due times that were written before the last start of the
     /// machine may be early, as the time that it was off is taken from its clock.
     pub(super) fn too_early_to_read(&self, item: &StepItem, context: RunContext) -> Option<NextAction> {
+        let reads_max = item.worker.retry_for(item.place).max_attempts;
         let delay = match self.late_calls(item.step()).filter(|_| self.compared == Some(item.key)) {
             Some(late) => late.timeout + late.horizon,
+            // The look that decides comes after the window of a late call, and so does the last one.
+            None if self
+                .effects
+                .get(item.key)
+                .is_some_and(|entry| entry.reads.0 > 0 || entry.reads.1 + 1 >= reads_max) =>
+            {
+                self.late_window(item.step()).max(SETTLE_DELAY)
+            }
             None => SETTLE_DELAY,
         };
         let due = context.at_boot + delay;

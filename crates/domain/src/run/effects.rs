@@ -28,8 +28,8 @@ pub(super) struct JobEffects {
     event: EventId,
     worker: Arc<str>,
     effects: HashMap<EffectKey, EffectEntry, foldhash::fast::FixedState>,
-    /// Few jobs have a superseded effect: others need no search for it.
-    has_superseded: bool,
+    /// Few jobs have an effect that another one replaces: others need no search for it.
+    has_replaced: bool,
 }
 
 impl JobEffects {
@@ -40,9 +40,9 @@ impl JobEffects {
             last_at: effect.last_at,
             reads: (effect.absent_reads, effect.reads),
         };
-        let has_superseded = effects.iter().any(|effect| effect.state == EffectState::Superseded);
+        let has_replaced = effects.iter().any(|effect| effect.state.is_replaced());
         let effects = effects.into_iter().map(|effect| (effect.key, entry(effect))).collect();
-        JobEffects { event, worker: worker.clone(), effects, has_superseded }
+        JobEffects { event, worker: worker.clone(), effects, has_replaced }
     }
 
     /// The effect key of a label.
@@ -52,10 +52,10 @@ impl JobEffects {
 
     /// The label of one item of a step. Applied again at the request of an operator, it is another effect.
     pub fn item_label(&self, step: &Step, item: usize) -> Arc<str> {
-        if !self.has_superseded {
+        if !self.has_replaced {
             return step.label(0, Some(item));
         }
-        let round = (0..).find(|round| !self.is_superseded(&step.label(*round, Some(item)))).unwrap_or(0);
+        let round = (0..).find(|round| !self.is_replaced(&step.label(*round, Some(item)))).unwrap_or(0);
         step.label(round, Some(item))
     }
 
@@ -74,8 +74,8 @@ impl JobEffects {
         })
     }
 
-    fn is_superseded(&self, label: &str) -> bool {
-        self.has_superseded && self.get(self.key(label)).is_some_and(|entry| entry.state == EffectState::Superseded)
+    fn is_replaced(&self, label: &str) -> bool {
+        self.has_replaced && self.get(self.key(label)).is_some_and(|entry| entry.state.is_replaced())
     }
 
     pub fn get(&self, key: EffectKey) -> Option<&EffectEntry> {
@@ -95,15 +95,15 @@ impl JobEffects {
         self.get(self.key(label)).is_some_and(|entry| entry.state.is_final())
     }
 
-    /// How often the effect of this step was undone or superseded. Done again, it is another effect.
+    /// How often the effect of this step was undone or replaced. Done again, it is another effect.
     pub fn round(&self, worker: &Worker, place: usize) -> u32 {
         let undo = worker.undo.iter().find(|undo| undo.undoes == Some(place));
-        if undo.is_none() && !self.has_superseded {
+        if undo.is_none() && !self.has_replaced {
             return 0;
         }
         let is_over = |round: u32| {
             let is_undone = undo.is_some_and(|undo| self.is_final(&undo.label(round, None)));
-            is_undone || worker.steps.get(place).is_some_and(|step| self.is_superseded(&step.label(round, None)))
+            is_undone || worker.steps.get(place).is_some_and(|step| self.is_replaced(&step.label(round, None)))
         };
         (0..).find(|round| !is_over(*round)).unwrap_or(0)
     }

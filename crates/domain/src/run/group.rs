@@ -48,7 +48,8 @@ impl JobRun {
         let form = step.batch.as_ref()?;
         // Connectors of two revisions may differ.
         let key = format!("{} {} {}", self.job.revision, step.action.name(), form.shared(with));
-        Some(BatchItem { max: form.max as usize, key, identity: form.identity(with) })
+        let identity = form.identity(with).unwrap_or_else(|| format!("job {}", self.job.id.0));
+        Some(BatchItem { max: form.max as usize, key, identity })
     }
 
     pub(super) fn offer_answered(&mut self, offer: Offer, answer: OfferAnswer, context: RunContext) -> Command {

@@ -13,6 +13,12 @@ use crate::outcome::{Failure, FailureClass};
 use crate::record::AttemptKind;
 use crate::worker::Step;
 
+/// The merged state of a contact, and how a step writes it.
+struct MergedState<'a> {
+    write: MergedWrite,
+    view: &'a ContactView,
+}
+
 impl JobRun {
     /// The contact is read while the slot of the destination is held, so that no other job of the contact writes meanwhile. `None`
     /// if the step does not need it.
@@ -47,7 +53,7 @@ impl JobRun {
         // Conditions of later steps are about the event.
         self.scope.set_shared("event", own);
         Some(match rendered {
-            Ok(with) => self.write_merged(item, with, (merged, view), context),
+            Ok(with) => self.write_merged(item, with, MergedState { write: merged, view }, context),
             Err(problem) if self.compared.is_some() => self.compare_rendered(item, Err(problem), context),
             Err(problem) => {
                 let message = format!("step `{}`: {problem}", item.step().id);
@@ -60,9 +66,10 @@ impl JobRun {
         &mut self,
         item: StepItem,
         mut with: Value,
-        (merged, view): (MergedWrite, &ContactView),
+        state: MergedState<'_>,
         context: RunContext,
     ) -> Command {
+        let MergedState { write: merged, view } = state;
         let step = item.step();
         // An effect that was begun is finished under its own key; a further round was asked for by an operator.
         let again = self.effects.get(item.key).is_some() || *item.label != *step.id;

@@ -15,6 +15,7 @@ mod effects;
 mod forecast;
 mod group;
 mod guard;
+mod identify;
 mod internal;
 mod item;
 mod merge;
@@ -51,13 +52,14 @@ pub use forecast::{Forecast, ForecastCall, ReplayPlan, forecast};
 use group::Offer;
 pub use group::{GroupCommand, GroupInput, GroupRun};
 use guard::Guard;
+pub use identify::{FoundIdentity, IdentitySearch, MadeLookup, QuarantinedEvent, SearchCommand, search_again_at};
 pub use internal::{DryRunOutput, dry_run};
 use internal::{InternalOutcome, InternalStep};
 pub use item::items;
 use item::{NextItem, StepItem};
 pub use message::fill;
 pub use protocol::*;
-pub use route::{first_route, reroute};
+pub use route::{first_route, postpone, reroute};
 pub use scope::scope_of;
 use settle::Settling;
 
@@ -114,6 +116,7 @@ enum Waiting {
     Internal(StepItem, Box<InternalStep>),
     Offered(Box<Offer>),
     Begun(Box<Attempt>),
+    Record(Box<Attempt>),
     Called(Box<Attempt>),
     ReadBack(Box<Attempt>),
     Skipped(StepItem, Arc<Value>, String),
@@ -193,8 +196,9 @@ impl JobRun {
         }
         if let Some(queue) = pinned.config.queues.get(&*self.job.queue) {
             let waited = context.at.since(self.job.created_at);
-            // A job that an operator replayed never expires, nor does one whose effect is compared.
-            if self.job.replays == 0 && self.compared.is_none() && waited > queue.retention {
+            // A job that an operator replayed never expires, nor does one whose effect is compared. What has to be read back is read first.
+            let may_expire = self.job.replays == 0 && self.compared.is_none() && !self.job.verifying;
+            if may_expire && waited > queue.retention {
                 let (waited, retention) = (format_duration(waited), format_duration(queue.retention));
                 let message = format!("waited {waited}; the queue `{}` keeps jobs for {retention}", queue.name);
                 return Err(Failure::new(FailureClass::Expired, "expired", message));
@@ -234,6 +238,7 @@ impl JobRun {
             (Waiting::Internal(item, step), input) => self.internal_answered(item, *step, input, context),
             (Waiting::Offered(offer), Input::Offer(answer)) => self.offer_answered(*offer, answer, context),
             (Waiting::Begun(attempt), Input::Begun(begun)) => self.begun(*attempt, begun, context),
+            (Waiting::Record(attempt), Input::Record(record)) => self.recalled(*attempt, record, context),
             (Waiting::Called(attempt), Input::Called { outcome, recorded }) => {
                 self.called(*attempt, outcome, recorded, context)
             }

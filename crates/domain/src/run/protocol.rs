@@ -24,6 +24,7 @@ use crate::record::{EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, N
 use crate::settle::DestinationHealth;
 use crate::template::Secrets;
 use crate::time::Time;
+use crate::upsert::RecordIdentity;
 use crate::worker::{LaneOrder, Worker};
 
 /// A job with everything that a run reads of the ledger.
@@ -140,6 +141,8 @@ pub struct StepCall {
     pub label: Arc<str>,
     /// The event's own key where the effect may be known by it; items of a list and repeated rounds have only their own.
     pub message_key: Option<String>,
+    /// Id of the record that an effect of the same identity wrote before.
+    pub record: Option<Value>,
     /// From 1, since the job was last replayed.
     pub attempt: u32,
     pub traceparent: String,
@@ -246,6 +249,8 @@ pub enum Command {
     Offer(Option<BatchItem>),
     /// Record an intent and wait until it is durable. Answer: [`Input::Begun`].
     Begin { begin: Box<Begin>, caps: Vec<CapReservation> },
+    /// Read the id of the record of an identity, as an effect of another job returned it. Answer: [`Input::Record`].
+    ReadRecord { job: JobId, identity: RecordIdentity },
     /// Call the destination. Answer: [`Input::Called`].
     Call(CallBatch),
     /// Read back how an earlier call ended. Answer: [`Input::ReadBack`].
@@ -285,6 +290,7 @@ pub enum Input {
     LookedUp(Box<LookupResult>),
     Offer(OfferAnswer),
     Begun(CappedBeginResult),
+    Record(Option<Value>),
     Called {
         outcome: Outcome,
         /// Whether the intent was submitted before the outcome was known.

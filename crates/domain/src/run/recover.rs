@@ -1,6 +1,7 @@
 //! A job that was loaded as running: its attempt was interrupted, and nobody saw how it ended.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::compare::UnknownCall;
 use super::settle::Written;
@@ -29,6 +30,7 @@ impl JobRun {
             resend_allowed: step.is_some_and(|step| step.resend_allowed),
             policy: worker.as_ref().map_or(&standard, |worker| worker.retry_for(place)),
             attempts: self.job.attempts,
+            late_window: step.map_or(Duration::ZERO, |step| self.late_window(step)),
             now: context.now,
         };
         let mut random = Random::seeded(self.job.id.0 as u64 ^ context.at.0 as u64);

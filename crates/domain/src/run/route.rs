@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use super::item::{NextItem, holds};
-use super::{JobRun, RunContext, Settle, StepRoute};
+use super::{JobRun, RunContext, RunResult, Settle, StepRoute};
+use crate::call_budget::BUDGET_CODE;
+use crate::job::JobState;
 use crate::ops::{Fence, Settlement};
+use crate::outcome::{Failure, FailureClass};
 use crate::record::JobRecord;
+use crate::schedule::PendingJob;
 use crate::template::Scope;
 use crate::time::Time;
 use crate::transition::JobUpdate;
@@ -62,6 +66,31 @@ pub fn reroute(job: &JobRecord, route: &StepRoute, context: RunContext) -> Settl
         at: context.at,
     };
     Settle { settlement, charge: None, begin: None }
+}
+
+/// Writes that a job of a replay or an import waits until its due time: only the reserve of the budget is left. Waiting costs no
+/// attempt. The result is that of a run that made no call, once the settlement is written.
+pub fn postpone(job: &JobRecord, pending: &PendingJob, context: RunContext) -> (Settle, RunResult) {
+    let message = format!(
+        "The calls of destination:{} that are left in its budget are reserved for live traffic.",
+        pending.destination
+    );
+    let failure = Failure::new(FailureClass::Retryable, BUDGET_CODE, message);
+    let route = StepRoute { destination: pending.destination.clone(), order: pending.order };
+    let mut settle = reroute(job, &route, context);
+    let next = &mut settle.settlement.next;
+    (next.state, next.due_at, next.failure) = (JobState::Waiting, pending.due, Some(failure.clone()));
+    let job = JobRecord {
+        state: JobState::Waiting,
+        due_at: pending.due,
+        failure: Some(failure),
+        destination: route.destination.clone(),
+        order: route.order,
+        term: context.term,
+        updated_at: context.at,
+        ..job.clone()
+    };
+    (settle, RunResult::Ended { job, health: None, took: None, route, settled: true })
 }
 
 impl JobRun {

@@ -12,7 +12,7 @@ use crate::record::{EventBody, EventRecord};
 use crate::template::{Scope, TemplateProblem};
 
 /// The event, the body and the headers of its request. Under another revision than the event's own, the event is mapped again
-/// from the request.
+/// from the request, unless it was edited.
 pub fn scope_of(
     revision: &ConfigRevision,
     event: &EventRecord,
@@ -27,7 +27,8 @@ pub fn scope_of(
         serde_json::from_str(&stored.headers).map_err(|error| TemplateProblem(unreadable("headers", &error)))
     });
     let flow = revision.config.flows.get(&*event.flow);
-    let normalized = match flow.filter(|_| *revision.name != *event.revision) {
+    // An edit counts under every revision.
+    let normalized = match flow.filter(|_| *revision.name != *event.revision && body.edits == 0) {
         Some(flow) => map_again(flow, event, body, &mut scope)?,
         None => {
             let stored = body.clone();

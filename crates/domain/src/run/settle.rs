@@ -15,7 +15,8 @@ use crate::outcome::Failure;
 use crate::settle::{DestinationHealth, NextAction};
 use crate::time::Time;
 use crate::transition::{AttemptEnd, JobPosition, JobUpdate, effect_after};
-use crate::worker::Worker;
+use crate::upsert::IDENTITY_BUSY;
+use crate::worker::{LaneOrder, Worker};
 
 /// A settlement that is being written.
 #[derive(Debug)]
@@ -226,6 +227,10 @@ impl JobRun {
                 update.result = self.job.result.clone();
             }
         }
+        if self.job.replays > 0 && is_identity_busy(&update) {
+            // The job that it waits for may be a newer one of its lane, which has to read back first.
+            route.order = LaneOrder::None;
+        }
         (update.destination, update.order) = (route.destination, route.order);
         let charge = self.charge(&update, context.at);
         let settlement = Settlement {
@@ -317,4 +322,9 @@ impl JobRun {
             settled,
         }))
     }
+}
+
+/// Whether the job waits for another effect of its identity.
+fn is_identity_busy(update: &JobUpdate) -> bool {
+    update.failure.as_ref().is_some_and(|failure| failure.code == IDENTITY_BUSY)
 }

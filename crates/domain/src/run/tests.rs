@@ -25,6 +25,8 @@ use serde_json::json;
 
 mod compare;
 mod enrich;
+mod identify;
+mod upsert;
 
 struct NoSecrets;
 
@@ -62,6 +64,7 @@ pub(super) fn step(id: &str, destination: &str, class: EffectClass) -> Step {
         undoes: None,
         policies: vec![],
         announces: None,
+        identity: vec![],
         merged: None,
     }
 }
@@ -110,6 +113,14 @@ pub(super) struct Case {
     recorded: Vec<StepResult>,
     /// What another run has recorded before.
     first_recorded: Option<Value>,
+    /// Identities of the effects that were begun.
+    identities: Vec<String>,
+    /// The outcome of another effect of the identity is open.
+    identity_busy: bool,
+    /// Id of the record of the identity.
+    remembered: Option<Value>,
+    /// Records of the calls.
+    sent_records: Vec<Option<Value>>,
 }
 
 /// `crm`, where a call may be applied a minute after its time-out.
@@ -176,6 +187,10 @@ pub(super) fn case_of(worker: Worker, attributes: Value) -> Case {
         made: vec![],
         recorded: vec![],
         first_recorded: None,
+        identities: vec![],
+        identity_busy: false,
+        remembered: None,
+        sent_records: vec![],
     }
 }
 
@@ -248,13 +263,16 @@ impl Case {
                     }
                     return *result;
                 }
-                Command::Begin { .. } => {
+                Command::Begin { begin, .. } => {
                     self.commands.push("begin");
-                    Input::Begun(CappedBeginResult::Begun(BeginResult::Go))
+                    self.identities.extend(begin.identity.map(|identity| identity.text()));
+                    let begun = if self.identity_busy { BeginResult::IdentityBusy } else { BeginResult::Go };
+                    Input::Begun(CappedBeginResult::Begun(begun))
                 }
                 Command::Call(batch) => {
                     self.commands.push("call");
                     self.sent.push(batch.calls[0].with.clone());
+                    self.sent_records.push(batch.calls[0].record.clone());
                     let recorded = !matches!(batch.recording[0], Recording::IfSlow(_));
                     Input::Called { outcome: self.outcomes.remove(0), recorded }
                 }
@@ -267,6 +285,10 @@ impl Case {
                     self.commands.push("settle");
                     self.settles.push(*settle);
                     Input::Settled(ChargeResult::Settled)
+                }
+                Command::ReadRecord { .. } => {
+                    self.commands.push("recall");
+                    Input::Record(self.remembered.clone())
                 }
                 Command::ReadContact { .. } => {
                     self.commands.push("contact");

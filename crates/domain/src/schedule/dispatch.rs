@@ -1,9 +1,9 @@
 //! Hands out jobs: which of the due heads of lanes run now.
 
-use std::time::Duration;
-
 use super::gate::{Admission, Gate};
+use super::run_end::CallReport;
 use super::{Backlog, CallInFlight, JobPhase, Scheduler, SchedulerAction, Slot};
+use crate::call_budget::Traffic;
 use crate::job::JobId;
 use crate::mutant::Mutant;
 use crate::settle::DestinationHealth;
@@ -40,7 +40,8 @@ impl Scheduler {
                 }
                 Admission::Full | Admission::Paused => continue,
             }
-            let jobs = self.pop_group(backlog);
+            self.postpone_background(now, backlog);
+            let jobs = self.pop_group(now, backlog);
             if !jobs.is_empty() {
                 self.start_call(now, backlog, jobs);
                 turns.push_back(backlog);
@@ -76,15 +77,20 @@ impl Scheduler {
         self.destinations[destination as usize].gate.as_mut().map_or(Admission::Go, |gate| gate.admit(now))
     }
 
+    fn traffic_of(&self, id: JobId) -> Traffic {
+        self.jobs.get(&id).map_or(Traffic::Live, |job| job.traffic)
+    }
+
     /// Takes the jobs of the next call: those that are ready now, in their order. None is waited for. Each is the head of its own
-    /// lane, so that no two are of one lane.
-    fn pop_group(&mut self, backlog: u32) -> Vec<JobId> {
-        let max = self.group_max(backlog);
+    /// lane, so that no two are of one lane. No job of a replay or an import comes along for the reserve of a budget.
+    fn pop_group(&mut self, now: Time, backlog: u32) -> Vec<JobId> {
+        let (max, keeps_reserve) = (self.group_max(backlog), self.keeps_reserve(now, backlog));
         let Some(ready) = self.ready.get_mut(&backlog) else { return vec![] };
         let is_alone = |id: &JobId| self.jobs.get(id).is_none_or(|job| job.alone);
         let mut jobs = Vec::new();
         while let Some((_, id)) = ready.first().copied() {
-            if jobs.len() == max || (!jobs.is_empty() && is_alone(&id)) {
+            let is_background = self.jobs.get(&id).is_some_and(|job| job.traffic == Traffic::Background);
+            if jobs.len() == max || (!jobs.is_empty() && is_alone(&id)) || (keeps_reserve && is_background) {
                 break;
             }
             ready.pop_first();
@@ -114,7 +120,13 @@ impl Scheduler {
         for id in &jobs {
             self.start(*id, Slot::Taken(call));
         }
-        let flight = CallInFlight { backlog, started: now, jobs: jobs.len(), health: None, took: None };
+        let all_background = jobs.iter().all(|id| self.traffic_of(*id) == Traffic::Background);
+        let traffic = if all_background { Traffic::Background } else { Traffic::Live };
+        let destination = self.backlogs[backlog as usize].destination;
+        let gate = self.destinations[destination as usize].gate.as_mut();
+        let reserved = gate.and_then(|gate| gate.reserve(now, traffic));
+        let flight =
+            CallInFlight { backlog, started: now, jobs: jobs.len(), health: None, took: None, reserved, made: None };
         self.calls.insert(call, flight);
         let backlog = &mut self.backlogs[backlog as usize];
         backlog.in_flight += 1;
@@ -126,7 +138,7 @@ impl Scheduler {
         self.actions.push(SchedulerAction::Run(jobs));
     }
 
-    fn start(&mut self, id: JobId, slot: Slot) {
+    pub(super) fn start(&mut self, id: JobId, slot: Slot) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.phase = JobPhase::Running(slot);
         self.in_flight += 1;
@@ -134,12 +146,8 @@ impl Scheduler {
     }
 
     /// A run has ended. The slot of its call is free once the runs of all its jobs have ended. Returns whether there was such a run.
-    pub(super) fn release(
-        &mut self,
-        now: Time,
-        id: JobId,
-        (health, took): (Option<DestinationHealth>, Option<Duration>),
-    ) -> bool {
+    pub(super) fn release(&mut self, now: Time, id: JobId, call: CallReport) -> bool {
+        let CallReport { health, took } = call;
         let Some(job) = self.jobs.get(&id) else { return false };
         let JobPhase::Running(slot) = job.phase else { return false };
         self.in_flight -= 1;
@@ -164,7 +172,10 @@ impl Scheduler {
         backlog.in_flight -= 1;
         let destination = &mut self.destinations[backlog.destination as usize];
         let call = (flight.health.unwrap_or(DestinationHealth::Silent), flight.took);
-        let gate = destination.gate.as_mut();
+        let mut gate = destination.gate.as_mut();
+        if let (Some(budget), Some(reserved)) = (gate.as_mut().and_then(|gate| gate.budget_mut()), flight.reserved) {
+            budget.finish(now, reserved, flight.made);
+        }
         if let Some(change) = gate.and_then(|gate| gate.finish(now, flight.started, call, &mut self.random)) {
             self.actions.push(SchedulerAction::Gate(destination.name.clone(), change));
         }

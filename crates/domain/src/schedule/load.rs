@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::backlog::{BacklogPage, BacklogQuery};
 use super::backlog_window::{InterruptedScan, LoadKind, LoadUnderWay};
 use super::place::{LanePlace, Route};
+use super::run_end::DeferredJob;
 use super::{Backlog, HORIZON, LaneId, PendingJob, RETRY_DELAY, ScheduledJob, Scheduler, SchedulerAction};
 use crate::job::JobId;
 use crate::mutant::Mutant;
@@ -246,7 +247,9 @@ impl Scheduler {
         let is_closed = self.closed_until(now, backlog);
         let scans = is_closed.is_some() && window.scan != InterruptedScan::Done;
         if !scans && !window.wants_load(now) {
-            return window.next_due.filter(|_| is_closed.is_none());
+            // Behind a closed gate nothing is loaded until it opens.
+            let due = window.next_due.map(|due| is_closed.map_or(due, |until| due.max(until)));
+            return due.filter(|due| *due != Time::NEVER);
         }
         if window.retry_at > now {
             return Some(window.retry_at);
@@ -287,7 +290,7 @@ impl Scheduler {
         for job in waiting {
             // An older one of the same lane may have taken it along.
             if let Some(ScheduledJob { lane, due, .. }) = self.remove(job) {
-                self.defer(now, id, lane, (job, due));
+                self.defer(now, id, lane, DeferredJob { id: job, due });
             }
         }
     }
@@ -362,6 +365,7 @@ impl Scheduler {
                 due: job.due,
                 interrupted: false,
                 alone: job.alone,
+                traffic: job.traffic,
             };
             self.reroute(pending, job);
         } else if load == Load::WhenRoom || id > self.window(job.backlog).cursor {

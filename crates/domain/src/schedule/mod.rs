@@ -16,11 +16,13 @@
 
 pub mod backlog;
 mod backlog_window;
+mod budget;
 mod dispatch;
 pub mod gate;
 mod lane;
 mod latency;
 mod load;
+mod pace;
 mod place;
 mod protocol;
 mod run_end;
@@ -31,6 +33,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::call_budget::{Reservation, Traffic};
 use crate::destination::GateSettings;
 use crate::hash::{Map, Set};
 use crate::job::JobId;
@@ -47,6 +50,7 @@ use lane::Lanes;
 pub use protocol::{
     AfterRun, BacklogView, Input, JobWait, PauseTarget, PendingJob, SchedulerAction, SchedulerView, WaitsFor,
 };
+use run_end::CallReport;
 
 /// Jobs that are due within this time are loaded and kept in memory.
 pub const HORIZON: Duration = Duration::from_secs(30);
@@ -103,6 +107,9 @@ struct CallInFlight {
     /// What the runs that have ended say about the destination.
     health: Option<DestinationHealth>,
     took: Option<Duration>,
+    /// Calls that the budget of the destination allows it, and those that it has made. Unless they are reported, it has made all.
+    reserved: Option<Reservation>,
+    made: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -122,6 +129,7 @@ struct ScheduledJob {
     turn: u64,
     /// Shares no call with another job.
     alone: bool,
+    traffic: Traffic,
     /// Jobs of its worker were queued again while it ran: it may be one of them.
     requeued: bool,
     /// The ledger made it due at once since it was read last.
@@ -242,7 +250,13 @@ impl Scheduler {
     pub fn step(&mut self, now: Time, input: Input, actions: &mut Vec<SchedulerAction>) {
         self.take(now, input);
         self.fire_timers(now);
-        let wakes = [self.dispatch(now), self.plan_loads(now), self.plan_search(now), self.next_timer()];
+        let wakes = [
+            self.dispatch(now),
+            self.plan_charges(now),
+            self.plan_loads(now),
+            self.plan_search(now),
+            self.next_timer(),
+        ];
         actions.append(&mut self.actions);
         if let Some(at) = wakes.into_iter().flatten().min() {
             actions.push(SchedulerAction::WakeAt(at));
@@ -266,7 +280,9 @@ impl Scheduler {
             Input::LoadFailed { worker, destination } => self.load_failed(now, &worker, &destination),
             Input::Requeued { worker, first } => self.requeued(&worker, first),
             Input::DueNow { job, worker } => self.due_now(now, job, &worker),
-            Input::Settled { job, health, took, after } => self.run_ended(now, job, (health, took), after),
+            Input::Called { job, calls, reported } => self.called(now, job, calls, reported),
+            Input::Charged { destination, answer } => self.charged(now, &destination, answer),
+            Input::Settled { job, health, took, after } => self.run_ended(now, job, CallReport { health, took }, after),
             Input::RunLost(job) => self.run_lost(now, job),
             Input::Reloaded { job, found } => self.reloaded(now, job, found),
             Input::ReloadFailed(job) => self.reload_failed(now, job),
@@ -504,11 +520,15 @@ fn index(len: usize) -> u32 {
 }
 
 #[cfg(test)]
+mod gate_tests;
+#[cfg(test)]
 mod group_tests;
 #[cfg(test)]
 mod load_tests;
 #[cfg(test)]
 mod model_tests;
+#[cfg(test)]
+mod pace_tests;
 #[cfg(test)]
 mod starvation_tests;
 #[cfg(test)]

@@ -81,6 +81,7 @@ impl Model {
             due: PendingJob::AT_ONCE,
             interrupted: false,
             alone: false,
+            traffic: Default::default(),
         };
         self.plans.insert(id, Plan { steps, requeued: false });
         self.ledger.live.insert(id, job.clone());
@@ -128,7 +129,7 @@ impl Model {
             SchedulerAction::Reload(id) => self.events.push(Event::Reload(id)),
             SchedulerAction::Reroute(job) => self.events.push(Event::Reroute(job)),
             SchedulerAction::WakeAt(at) => self.wake = Some(at),
-            SchedulerAction::Gate(..) => {}
+            SchedulerAction::Gate(..) | SchedulerAction::Charge(..) | SchedulerAction::Postpone(_) => {}
         }
     }
 

@@ -38,6 +38,7 @@ impl ScheduledJob {
             phase: JobPhase::InLane,
             turn: 0,
             alone: job.alone,
+            traffic: job.traffic,
             requeued: false,
             due_now: false,
             wait_ended: false,

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::backlog::{BacklogPage, BacklogQuery};
 use super::gate::{GateChange, GateView};
+use crate::call_budget::{BudgetCharge, BudgetRow, Traffic, UsageReport};
 use crate::destination::GateSettings;
 use crate::job::{JobId, JobState};
 use crate::outcome::BATCH_REJECTED;
@@ -33,6 +34,8 @@ pub struct PendingJob {
     pub interrupted: bool,
     /// No other job shares its next call: an effect is read back, or a call that it shared was rejected.
     pub alone: bool,
+    /// Replays and imports do not use the reserve of a budget.
+    pub traffic: Traffic,
 }
 
 impl PendingJob {
@@ -58,6 +61,7 @@ impl PendingJob {
             },
             interrupted: job.state == JobState::Running,
             alone: job.verifying || job.failure.as_ref().is_some_and(|failure| failure.code == BATCH_REJECTED),
+            traffic: job.traffic(),
         }
     }
 }
@@ -117,6 +121,17 @@ pub enum Input {
     DueNow {
         job: JobId,
         worker: Arc<str>,
+    },
+    /// The run of this job ends: how many calls its slot has made so far, and what the destination reported with the last one.
+    Called {
+        job: JobId,
+        calls: u32,
+        reported: Option<UsageReport>,
+    },
+    /// The answer to [`SchedulerAction::Charge`]: the rows of the budget and the ledger's time; `None` if it failed.
+    Charged {
+        destination: Arc<str>,
+        answer: Option<(Vec<BudgetRow>, Time)>,
     },
     /// A run has ended and its result is durable.
     Settled {
@@ -186,6 +201,11 @@ pub enum SchedulerAction {
     Reload(JobId),
     /// Write the route of this job, which only memory has. Answer: [`Input::Rerouted`] or [`Input::RerouteFailed`].
     Reroute(PendingJob),
+    /// Write that this job waits for the budget of its destination until its due time, as a run that makes no call. Answer:
+    /// [`Input::Settled`] or [`Input::RunLost`].
+    Postpone(PendingJob),
+    /// Write a charge of the budget of a destination. Answer: [`Input::Charged`].
+    Charge(Arc<str>, BudgetCharge),
     /// Send [`Input::Tick`] at this time, unless another input comes first.
     WakeAt(Time),
     /// A gate changed: log and count it, and make an auth pause durable.
@@ -245,6 +265,8 @@ pub enum WaitsFor {
     Breaker,
     /// The destination asked for a pause.
     RetryAfter,
+    /// No calls are left in the budget of the destination, or the ledger charges them at the moment.
+    Budget,
     /// The rate limit of the destination.
     Rate,
     /// A free call at the destination.

@@ -10,14 +10,22 @@ use crate::mutant::Mutant;
 use crate::settle::DestinationHealth;
 use crate::time::Time;
 
+/// What the end of a run says about its call. Nothing, if it made none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CallReport {
+    pub health: Option<DestinationHealth>,
+    pub took: Option<Duration>,
+}
+
+/// A job that leaves memory until it is due.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeferredJob {
+    pub id: JobId,
+    pub due: Time,
+}
+
 impl Scheduler {
-    pub(super) fn run_ended(
-        &mut self,
-        now: Time,
-        id: JobId,
-        call: (Option<DestinationHealth>, Option<Duration>),
-        after: AfterRun,
-    ) {
+    pub(super) fn run_ended(&mut self, now: Time, id: JobId, call: CallReport, after: AfterRun) {
         if self.release(now, id, call) {
             match after {
                 AfterRun::Released { alone } => self.ready_again(now, id, alone),
@@ -51,7 +59,7 @@ impl Scheduler {
 
     /// The job keeps the head of its lane until it is read again, so that no other overtakes it.
     pub(super) fn run_lost(&mut self, now: Time, id: JobId) {
-        if self.release(now, id, (None, None)) {
+        if self.release(now, id, CallReport::default()) {
             self.reload_at(now + RETRY_DELAY, id);
         }
     }
@@ -119,7 +127,7 @@ impl Scheduler {
         let is_deferred = next.timed && next.due > window.due_by;
         let is_back = backlog == before.backlog && lane == before.lane && !self.is_worker_paused(backlog);
         match route {
-            Route::Recorded if is_deferred => self.defer(now, backlog, lane, (job.id, next.due)),
+            Route::Recorded if is_deferred => self.defer(now, backlog, lane, DeferredJob { id: job.id, due: next.due }),
             Route::Recorded if is_back && Mutant::RetryGoesToTheBackOfTheLane.is_on() => {
                 self.place(now, job.id, next, LanePlace::Last);
             }
@@ -157,7 +165,8 @@ impl Scheduler {
     }
 
     /// A deferred job leaves memory with those of its backlog behind it in its lane: the ledger does not show them until it is due.
-    pub(super) fn defer(&mut self, now: Time, backlog: u32, lane: Option<LaneId>, (id, due): (JobId, Time)) {
+    pub(super) fn defer(&mut self, now: Time, backlog: u32, lane: Option<LaneId>, job: DeferredJob) {
+        let DeferredJob { id, due } = job;
         self.window(backlog).job_deferred(due);
         let Some(lane) = lane else { return };
         self.window(backlog).lane_blocked(lane, id);

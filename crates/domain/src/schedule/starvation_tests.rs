@@ -102,6 +102,15 @@ fn retry_after_beyond_the_horizon() {
     assert_eq!(world.drain().len() as i64, MANY);
 }
 
+#[test]
+fn last_job_of_a_destination_runs_after_its_retry_after_although_nothing_else_happens() {
+    let mut world = World::new(LIMITS, 1, vec![job(1, 1)]);
+    let after = Duration::from_secs(3_600);
+    let waiting = PendingJob { due: Time(0) + after, ..job(1, 1) };
+    world.live(DestinationHealth::Throttled { after: Some(after) }, waiting);
+    assert_eq!((world.drain(), world.now >= 3_600_000), (vec![1], true));
+}
+
 /// Quiet hours and approvals: every run of a job to `crm` ends in a long wait.
 fn assert_deferred_jobs_starve_nobody(destination: &str) {
     let crm = (1..=MANY).map(|id| to(destination, job(id, id as u64)));

@@ -29,6 +29,7 @@ pub(super) fn job(id: i64, entity: u64) -> PendingJob {
         due: PendingJob::AT_ONCE,
         interrupted: false,
         alone: false,
+        traffic: Default::default(),
     }
 }
 
@@ -178,7 +179,7 @@ impl World {
                         inputs.push_back(Input::Rerouted(id));
                     }
                     SchedulerAction::WakeAt(at) => self.wake = Some(at),
-                    SchedulerAction::Gate(..) => {}
+                    SchedulerAction::Gate(..) | SchedulerAction::Charge(..) | SchedulerAction::Postpone(_) => {}
                 }
             }
             steps += 1;

@@ -1,9 +1,89 @@
-//! State of the scheduler for operators.
+//! State of the scheduler and its gates for operators.
 
 use std::sync::Arc;
 
+use serde::Serialize;
+
+use super::gate::{Breaker, Gate, PauseReason};
 use super::{Backlog, BacklogView, JobPhase, JobWait, PendingJob, Scheduler, SchedulerView, WaitsFor};
+use crate::call_budget::{BudgetAdmission, CallBudgetView};
 use crate::time::Time;
+
+/// State of a gate for operators.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GateView {
+    /// State of the breaker: `closed`, `open` or `half-open`.
+    pub breaker: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_until: Option<Time>,
+    /// Calls in flight.
+    pub in_flight: u32,
+    /// Calls that may be in flight at once now.
+    pub concurrency: u32,
+    /// Configured limit of `concurrency`.
+    pub concurrency_max: u32,
+    /// Calls a second that the destination was found to allow; none if it has refused no call for a while.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learned_rate: Option<f64>,
+    /// Retry-After of the destination.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<PauseReason>,
+    /// The first failed call of those that opened the breaker or may open it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failing_since: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<CallBudgetView>,
+}
+
+impl Gate {
+    pub fn view(&self, now: Time) -> GateView {
+        let (breaker, open_until) = match self.breaker {
+            Breaker::Closed { .. } => ("closed", None),
+            Breaker::Open { until } if until > now => ("open", Some(until)),
+            Breaker::Open { .. } | Breaker::HalfOpen { .. } => ("half-open", None),
+        };
+        GateView {
+            breaker,
+            open_until,
+            in_flight: self.in_flight,
+            concurrency: self.concurrency(),
+            concurrency_max: self.settings.concurrency_max,
+            learned_rate: self.pace.rate(now).map(|rate| (rate * 10.0).round() / 10.0),
+            not_before: (self.not_before > now).then_some(self.not_before),
+            paused: self.paused.clone(),
+            failing_since: self.failing_since,
+            budget: self.budget.as_ref().map(|budget| budget.view(now)),
+        }
+    }
+
+    /// Why no call can start now, if none can, and until when, if that is known.
+    pub(super) fn waits_for(&self, now: Time) -> Option<(WaitsFor, Option<Time>)> {
+        if self.paused.is_some() {
+            return Some((WaitsFor::Destination, None));
+        }
+        match self.breaker {
+            Breaker::Open { until } if until > now => return Some((WaitsFor::Breaker, Some(until))),
+            Breaker::HalfOpen { probe: Some(_) } => return Some((WaitsFor::Breaker, None)),
+            _ => {}
+        }
+        if now < self.not_before {
+            return Some((WaitsFor::RetryAfter, Some(self.not_before)));
+        }
+        match self.budget_admits(now) {
+            BudgetAdmission::Until(at) => return Some((WaitsFor::Budget, Some(at))),
+            BudgetAdmission::Charging => return Some((WaitsFor::Budget, None)),
+            BudgetAdmission::Go => {}
+        }
+        if self.in_flight >= self.concurrency() {
+            return Some((WaitsFor::DestinationSlot, None));
+        }
+        let paced = self.pace.would_open_at(now);
+        let rate = self.rate_opens_at().filter(|at| *at > now).max(paced);
+        rate.map(|at| (WaitsFor::Rate, Some(at)))
+    }
+}
 
 impl Scheduler {
     pub fn view(&self, now: Time) -> SchedulerView {
@@ -82,7 +162,10 @@ impl Scheduler {
         }
         let gate = self.destinations[backlog.destination as usize].gate.as_ref()?;
         let (waits_for, until) = gate.waits_for(now)?;
-        let is_closed = matches!(waits_for, WaitsFor::Destination | WaitsFor::Breaker | WaitsFor::RetryAfter);
+        let is_closed = match waits_for {
+            WaitsFor::Budget => until.is_some(),
+            _ => matches!(waits_for, WaitsFor::Destination | WaitsFor::Breaker | WaitsFor::RetryAfter),
+        };
         is_closed.then_some(JobWait { waits_for, until, behind: None })
     }
 

@@ -1,7 +1,7 @@
 //! Expressions: parsing and evaluation.
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use minijinja::{Environment, UndefinedBehavior};
 use serde_json::Value;
@@ -35,8 +35,11 @@ const CONNECTOR_ROOTS: [&str; 5] = ["with", "destination", "effect", "mail", "re
 #[error("{0}")]
 pub struct TemplateProblem(pub String);
 
-/// A parsed expression.
-pub struct Expression {
+/// A parsed expression. A clone shares it.
+#[derive(Clone)]
+pub struct Expression(Arc<Parsed>);
+
+struct Parsed {
     source: String,
     form: Form,
 }
@@ -65,12 +68,12 @@ impl Expression {
             return Err(TemplateProblem("the expression is empty".into()));
         }
         if let Some((root, path)) = plain_path(source) {
-            return Ok(Expression { source: source.to_owned(), form: Form::Path(root, path) });
+            return Ok(Expression::new(source, Form::Path(root, path)));
         }
         if let Some((call, inside)) = Call::parse(source)
             && let Some((root, path)) = plain_path(inside)
         {
-            return Ok(Expression { source: source.to_owned(), form: Form::Call(call, root, path) });
+            return Ok(Expression::new(source, Form::Call(call, root, path)));
         }
         let quoted = quote_hyphens(source);
         let expression = ENVIRONMENT
@@ -79,20 +82,21 @@ impl Expression {
         let fast_path = TextFilters::parse(source)
             .and_then(|(filters, inside)| plain_path(inside).map(|(root, path)| (filters, root, path)));
         let reads = ScopeReads::of(&quoted, &expression);
-        Ok(Expression {
-            source: source.to_owned(),
-            form: Form::Jinja(Box::new(Jinja { expression, fast_path, reads })),
-        })
+        Ok(Expression::new(source, Form::Jinja(Box::new(Jinja { expression, fast_path, reads }))))
+    }
+
+    fn new(source: &str, form: Form) -> Expression {
+        Expression(Arc::new(Parsed { source: source.to_owned(), form }))
     }
 
     /// As written.
     pub fn source(&self) -> &str {
-        &self.source
+        &self.0.source
     }
 
     /// Root name and path, if the expression reads a single path and nothing else.
     pub fn as_path(&self) -> Option<(&str, &Path)> {
-        match &self.form {
+        match &self.0.form {
             Form::Path(root, path) | Form::Call(_, root, path) => Some((root, path)),
             Form::Jinja(_) => None,
         }
@@ -100,18 +104,18 @@ impl Expression {
 
     /// True if the value is a digest of personal data.
     pub fn is_digest(&self) -> bool {
-        match &self.form {
+        match &self.0.form {
             Form::Path(..) => false,
             Form::Call(call, ..) => call.function.is_digest(),
             Form::Jinja(_) => {
-                Function::ALL.iter().any(|function| function.is_digest() && self.source.contains(function.name()))
+                Function::ALL.iter().any(|function| function.is_digest() && self.0.source.contains(function.name()))
             }
         }
     }
 
     /// Root names that it reads.
     pub fn roots(&self) -> BTreeSet<String> {
-        match &self.form {
+        match &self.0.form {
             Form::Path(root, _) | Form::Call(_, root, _) => BTreeSet::from([root.clone()]),
             Form::Jinja(jinja) => jinja.expression.undeclared_variables(false).into_iter().collect(),
         }
@@ -119,18 +123,18 @@ impl Expression {
 
     /// Names of the headers that it reads, in lower case, as far as the text shows.
     pub fn headers(&self) -> BTreeSet<String> {
-        match &self.form {
+        match &self.0.form {
             Form::Path(root, path) | Form::Call(_, root, path) => match path.0.first() {
                 Some(crate::path::Segment::Key(name)) if root == "headers" => BTreeSet::from([name.clone()]),
                 _ => BTreeSet::new(),
             },
-            Form::Jinja(_) => members(&self.source, "headers").map(|name| name.to_ascii_lowercase()).collect(),
+            Form::Jinja(_) => members(&self.0.source, "headers").map(|name| name.to_ascii_lowercase()).collect(),
         }
     }
 
     /// Members of a root that it reads, as far as the text shows: `event.email | lower` reads `email` of `event`.
     pub fn members(&self, root: &str) -> BTreeSet<String> {
-        match &self.form {
+        match &self.0.form {
             Form::Path(own, path) | Form::Call(_, own, path) => match path.0.first() {
                 Some(crate::path::Segment::Key(name)) if own == root => BTreeSet::from([name.clone()]),
                 _ => BTreeSet::new(),
@@ -139,7 +143,7 @@ impl Expression {
                 let member = |name: String| {
                     let (own, rest) = name.split_once('.')?;
                     let member = rest.split('.').next().unwrap_or(rest);
-                    let is_call = self.source.contains(&format!("{own}.{member}("));
+                    let is_call = self.0.source.contains(&format!("{own}.{member}("));
                     (own == root && !is_call).then(|| member.to_owned())
                 };
                 jinja.expression.undeclared_variables(true).into_iter().filter_map(member).collect()
@@ -149,20 +153,21 @@ impl Expression {
 
     /// Steps whose output it reads, as far as the text shows.
     pub fn steps(&self) -> BTreeSet<String> {
-        match &self.form {
+        match &self.0.form {
             Form::Path(root, path) | Form::Call(_, root, path) if root == "steps" => match path.0.first() {
                 Some(crate::path::Segment::Key(id)) => BTreeSet::from([id.clone()]),
                 _ => BTreeSet::new(),
             },
             Form::Path(..) | Form::Call(..) => BTreeSet::new(),
             Form::Jinja(_) => self
+                .0
                 .source
                 .match_indices("steps.")
                 .filter(|(at, _)| {
-                    !self.source[..*at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '.'))
+                    !self.0.source[..*at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '.'))
                 })
                 .map(|(at, found)| {
-                    let rest = &self.source[at + found.len()..];
+                    let rest = &self.0.source[at + found.len()..];
                     let end =
                         rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-'))).unwrap_or(rest.len());
                     rest[..end].to_owned()
@@ -179,7 +184,7 @@ impl Expression {
     /// The value, and whether `raw_url` or `urlencode` mark it as text that a URL takes as it is.
     pub(super) fn evaluate_marked(&self, scope: &Scope) -> Result<Option<(Value, bool)>, TemplateProblem> {
         let plain = |value: Option<Value>| Ok(value.map(|value| (value, false)));
-        match &self.form {
+        match &self.0.form {
             Form::Path(root, path) => plain(scope.read(root)?.and_then(|value| path.find(value)).cloned()),
             Form::Call(call, root, path) => {
                 let value = scope.read(root)?.and_then(|value| path.find(value)).and_then(|value| call.apply(value));
@@ -195,14 +200,14 @@ impl Expression {
                 let value = jinja
                     .expression
                     .eval(minijinja::Value::from(minijinja::value::Serde(&visible)))
-                    .map_err(|error| TemplateProblem(format!("`{}` failed: {}", self.source, describe(&error))))?;
+                    .map_err(|error| TemplateProblem(format!("`{}` failed: {}", self.0.source, describe(&error))))?;
                 if value.is_undefined() {
                     return Ok(None);
                 }
                 let marked = value.downcast_object_ref::<UrlText>().is_some();
                 serde_json::to_value(&value)
                     .map(|value| Some((value, marked)))
-                    .map_err(|error| TemplateProblem(format!("`{}` has no JSON value: {error}", self.source)))
+                    .map_err(|error| TemplateProblem(format!("`{}` has no JSON value: {error}", self.0.source)))
             }
         }
     }
@@ -234,15 +239,9 @@ fn members<'a>(source: &'a str, root: &'a str) -> impl Iterator<Item = &'a str> 
     })
 }
 
-impl Clone for Expression {
-    fn clone(&self) -> Expression {
-        Expression::parse(&self.source).expect("it was parsed from this source before")
-    }
-}
-
 impl std::fmt::Debug for Expression {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{{{{ {} }}}}", self.source)
+        write!(f, "{{{{ {} }}}}", self.0.source)
     }
 }
 

@@ -10,7 +10,7 @@ use std::fmt;
 
 pub use sampler::{SPANS_OPEN_MAX, TailSampler};
 pub use settings::{Protocol, Sampling, TraceSettings};
-pub use span::{Attribute, Span, SpanKind};
+pub use span::{Attribute, RecordedSpan, Span, SpanKind};
 
 use crate::digest::DigestContext;
 use crate::event::EventId;

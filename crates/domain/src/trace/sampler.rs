@@ -1,10 +1,12 @@
 //! Tail sampling: a trace is exported if it belongs to the share, or if something in it failed or was slow. The spans of the others
 //! are collected for a while, so that a trace that fails late is exported as a whole.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use super::{Sampling, Span, TraceId};
+use super::{RecordedSpan, Sampling, TraceId};
+use crate::hash::UntrustedMap;
 use crate::time::Time;
 
 /// How long the spans of a trace outside the share are collected.
@@ -15,6 +17,9 @@ pub const SPANS_OPEN_MAX: usize = 16_384;
 
 /// Traces whose decision is remembered, for their later spans.
 const DECISIONS_MAX: usize = 32_768;
+
+/// Spans that most traces have: a request, an event, a run and a call.
+const SPANS_OF_TRACE: usize = 4;
 
 /// Spans of one trace that are collected. Later ones are dropped.
 const SPANS_OF_TRACE_MAX: usize = 256;
@@ -31,7 +36,7 @@ enum Decision {
 #[derive(Debug)]
 struct OpenTrace {
     since: Time,
-    spans: Vec<Span>,
+    spans: Vec<RecordedSpan>,
 }
 
 /// Decides which spans are exported. Keeps every trace with a failed or slow span, and a share of the others that follows from the
@@ -39,12 +44,12 @@ struct OpenTrace {
 #[derive(Debug)]
 pub struct TailSampler {
     sampling: Sampling,
-    open: HashMap<TraceId, OpenTrace>,
+    open: UntrustedMap<TraceId, OpenTrace>,
     /// Undecided traces, oldest first; some are decided already.
     order: VecDeque<TraceId>,
     spans_open: usize,
     /// Decisions, in two generations: the older one is dropped when the newer one is full.
-    decided: [HashMap<TraceId, Decision>; 2],
+    decided: [UntrustedMap<TraceId, Decision>; 2],
     not_sampled: u64,
 }
 
@@ -52,17 +57,22 @@ impl TailSampler {
     pub fn new(sampling: Sampling) -> TailSampler {
         TailSampler {
             sampling,
-            open: HashMap::new(),
+            open: UntrustedMap::default(),
             order: VecDeque::new(),
             spans_open: 0,
-            decided: [HashMap::new(), HashMap::new()],
+            decided: [UntrustedMap::default(), UntrustedMap::default()],
             not_sampled: 0,
         }
     }
 
     /// Takes a finished span. Spans that are exported are added to `kept`.
-    pub fn add(&mut self, span: Span, now: Time, kept: &mut Vec<Span>) {
+    pub fn add(&mut self, span: RecordedSpan, now: Time, kept: &mut Vec<RecordedSpan>) {
         let trace = span.context.trace;
+        let is_remarkable = self.is_remarkable(&span);
+        // Most spans: of a trace outside the share that is collected already.
+        if !is_remarkable && self.open.contains_key(&trace) {
+            return self.collect(span, now);
+        }
         let decided = self.decision(trace);
         match decided {
             // The trace is exported, and with it the first form of this span.
@@ -70,7 +80,7 @@ impl TailSampler {
             Some(Decision::Kept | Decision::KeptLate) => return kept.push(span),
             Some(Decision::Dropped) | None => {}
         }
-        if is_in_share(trace, self.sampling.share) || self.is_remarkable(&span) {
+        if is_remarkable || is_in_share(trace, self.sampling.share) {
             let collected = self.take(trace);
             let is_late = decided == Some(Decision::Dropped) && collected.is_empty();
             self.decide(trace, if is_late { Decision::KeptLate } else { Decision::Kept });
@@ -82,12 +92,6 @@ impl TailSampler {
             return;
         }
         self.collect(span, now);
-        while self.spans_open > SPANS_OPEN_MAX {
-            self.drop_oldest();
-        }
-        if self.order.len() > 2 * SPANS_OPEN_MAX {
-            self.order.retain(|trace| self.open.contains_key(trace));
-        }
     }
 
     /// Drops the spans of traces that were collected long enough.
@@ -105,16 +109,19 @@ impl TailSampler {
         std::mem::take(&mut self.not_sampled)
     }
 
-    fn is_remarkable(&self, span: &Span) -> bool {
-        span.error.is_some() || span.took.max(span.since_received) >= self.sampling.slow
+    fn is_remarkable(&self, span: &RecordedSpan) -> bool {
+        span.failed || span.took.max(span.since_received) >= self.sampling.slow
     }
 
-    fn collect(&mut self, span: Span, now: Time) {
+    fn collect(&mut self, span: RecordedSpan, now: Time) {
         let trace = span.context.trace;
-        if !self.open.contains_key(&trace) {
-            self.order.push_back(trace);
-        }
-        let open = self.open.entry(trace).or_insert_with(|| OpenTrace { since: now, spans: Vec::new() });
+        let open = match self.open.entry(trace) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(slot) => {
+                self.order.push_back(trace);
+                slot.insert(OpenTrace { since: now, spans: Vec::with_capacity(SPANS_OF_TRACE) })
+            }
+        };
         let is_known = span.rebuilt && open.spans.iter().any(|other| other.context.span == span.context.span);
         if is_known {
             return;
@@ -125,17 +132,24 @@ impl TailSampler {
         }
         open.spans.push(span);
         self.spans_open += 1;
+        while self.spans_open > SPANS_OPEN_MAX {
+            self.drop_oldest();
+        }
+        if self.order.len() > 2 * SPANS_OPEN_MAX {
+            self.order.retain(|trace| self.open.contains_key(trace));
+        }
     }
 
     fn drop_oldest(&mut self) {
         let Some(trace) = self.order.pop_front() else { return };
-        if self.open.contains_key(&trace) {
-            self.not_sampled += self.take(trace).len() as u64;
+        if let Some(open) = self.open.remove(&trace) {
+            self.spans_open -= open.spans.len();
+            self.not_sampled += open.spans.len() as u64;
             self.decide(trace, Decision::Dropped);
         }
     }
 
-    fn take(&mut self, trace: TraceId) -> Vec<Span> {
+    fn take(&mut self, trace: TraceId) -> Vec<RecordedSpan> {
         let spans = self.open.remove(&trace).map(|open| open.spans).unwrap_or_default();
         self.spans_open -= spans.len();
         spans
@@ -164,21 +178,25 @@ fn is_in_share(trace: TraceId, share: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{SpanId, SpanKind, TraceContext};
+    use crate::trace::{Span, SpanId, SpanKind, TraceContext};
 
     const NOTHING: Sampling = Sampling { share: 0.0, slow: Duration::from_secs(10) };
     const ALL: Sampling = Sampling { share: 1.0, ..NOTHING };
 
-    fn span(trace: u8, id: u64) -> Span {
-        let context = TraceContext { trace: TraceId([trace; 16]), span: SpanId(id), sampled: true };
-        Span::new(context, SpanKind::Client, "call".to_owned())
+    fn recorded(trace: TraceId, id: u64) -> RecordedSpan {
+        let context = TraceContext { trace, span: SpanId(id), sampled: true };
+        RecordedSpan::new(context, |context| Span::new(context, SpanKind::Client, "call".to_owned()))
     }
 
-    fn failed(trace: u8, id: u64) -> Span {
-        span(trace, id).failed(Some("http-500".to_owned()))
+    fn span(trace: u8, id: u64) -> RecordedSpan {
+        recorded(TraceId([trace; 16]), id)
     }
 
-    fn ids(spans: &[Span]) -> Vec<u64> {
+    fn failed(trace: u8, id: u64) -> RecordedSpan {
+        RecordedSpan { failed: true, ..span(trace, id) }
+    }
+
+    fn ids(spans: &[RecordedSpan]) -> Vec<u64> {
         spans.iter().map(|span| span.context.span.0).collect()
     }
 
@@ -201,9 +219,9 @@ mod tests {
     fn slow_trace_is_kept_by_its_span_or_by_the_time_since_the_request() {
         let (mut sampler, mut kept) = (TailSampler::new(NOTHING), vec![]);
         let slow = Duration::from_secs(10);
-        sampler.add(Span { took: slow, ..span(1, 1) }, Time(0), &mut kept);
-        sampler.add(Span { since_received: slow, ..span(2, 2) }, Time(0), &mut kept);
-        sampler.add(Span { took: slow - Duration::from_millis(1), ..span(3, 3) }, Time(0), &mut kept);
+        sampler.add(RecordedSpan { took: slow, ..span(1, 1) }, Time(0), &mut kept);
+        sampler.add(RecordedSpan { since_received: slow, ..span(2, 2) }, Time(0), &mut kept);
+        sampler.add(RecordedSpan { took: slow - Duration::from_millis(1), ..span(3, 3) }, Time(0), &mut kept);
         assert_eq!(ids(&kept), [1, 2]);
     }
 
@@ -218,7 +236,7 @@ mod tests {
 
     #[test]
     fn rebuilt_span_is_exported_only_if_the_first_one_was_not() {
-        let rebuilt = |trace| Span { rebuilt: true, ..span(trace, 1) };
+        let rebuilt = |trace| RecordedSpan { rebuilt: true, ..span(trace, 1) };
         let (mut sampler, mut kept) = (TailSampler::new(NOTHING), vec![]);
         for trace in [1, 2, 3] {
             sampler.add(span(trace, 1), Time(0), &mut kept);
@@ -247,11 +265,9 @@ mod tests {
     fn memory_is_bounded() {
         let (mut sampler, mut kept) = (TailSampler::new(NOTHING), vec![]);
         for n in 0..200_000u64 {
-            let context =
-                TraceContext { trace: TraceId((u128::from(n) + 1).to_be_bytes()), span: SpanId(n + 1), sampled: true };
-            sampler.add(Span::new(context, SpanKind::Client, String::new()), Time(0), &mut kept);
+            sampler.add(recorded(TraceId((u128::from(n) + 1).to_be_bytes()), n + 1), Time(0), &mut kept);
         }
-        let decisions: usize = sampler.decided.iter().map(HashMap::len).sum();
+        let decisions: usize = sampler.decided.iter().map(UntrustedMap::len).sum();
         assert!(sampler.spans_open <= SPANS_OPEN_MAX && sampler.order.len() <= 2 * SPANS_OPEN_MAX);
         assert!(decisions <= DECISIONS_MAX, "{decisions}");
         for n in 0..1_000 {

@@ -1,6 +1,7 @@
 //! Finished spans.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,10 +80,6 @@ pub struct Span {
     pub links: Vec<TraceContext>,
     /// Code of the failure.
     pub error: Option<String>,
-    /// From receiving the request until the end of this span, if that is longer than the span itself.
-    pub since_received: Duration,
-    /// Built again from the ledger, because the first one may be lost. Not exported if the first one was.
-    pub rebuilt: bool,
 }
 
 impl Span {
@@ -99,8 +96,6 @@ impl Span {
             attributes: Vec::new(),
             links: Vec::new(),
             error: None,
-            since_received: Duration::ZERO,
-            rebuilt: false,
         }
     }
 
@@ -124,5 +119,48 @@ impl Span {
         }
         self.error = code;
         self
+    }
+}
+
+/// A finished span as it is recorded: what sampling needs, and how to describe the rest. Few spans are exported, so names and
+/// attributes are made for those alone.
+pub struct RecordedSpan {
+    pub context: TraceContext,
+    /// Since the Unix epoch.
+    pub start: Duration,
+    pub took: Duration,
+    /// From receiving the request until the end of this span, if that is longer than the span itself.
+    pub since_received: Duration,
+    pub failed: bool,
+    /// Built again from the ledger, because the first one may be lost. Not exported if the first one was.
+    pub rebuilt: bool,
+    pub describe: Describe,
+}
+
+/// Makes the name and the attributes of a span.
+pub type Describe = Box<dyn FnOnce(TraceContext) -> Span + Send>;
+
+impl RecordedSpan {
+    pub fn new(context: TraceContext, describe: impl FnOnce(TraceContext) -> Span + Send + 'static) -> RecordedSpan {
+        RecordedSpan {
+            context,
+            start: Duration::ZERO,
+            took: Duration::ZERO,
+            since_received: Duration::ZERO,
+            failed: false,
+            rebuilt: false,
+            describe: Box::new(describe),
+        }
+    }
+
+    /// The span with its name and attributes.
+    pub fn described(self) -> Span {
+        Span { start: self.start, took: self.took, ..(self.describe)(self.context) }
+    }
+}
+
+impl fmt::Debug for RecordedSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordedSpan").field("context", &self.context).field("took", &self.took).finish_non_exhaustive()
     }
 }

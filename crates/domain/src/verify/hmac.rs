@@ -58,6 +58,8 @@ pub(super) struct SignedValues<'a> {
     pub(super) timestamp: &'a [u8],
     pub(super) id: &'a [u8],
     pub(super) url: &'a str,
+    /// Path and query.
+    pub(super) path: &'a str,
     pub(super) method: &'a str,
 }
 
@@ -132,6 +134,7 @@ impl HmacCheck {
             timestamp: signed_at.as_ref().map_or(b"", |(text, _)| text),
             id,
             url: &url,
+            path: request.path_and_query,
             method: request.method,
         };
         let secret = self
@@ -178,6 +181,7 @@ impl HmacCheck {
                 Part::Timestamp => values.timestamp,
                 Part::Id => values.id,
                 Part::Url => values.url.as_bytes(),
+                Part::Path => values.path.as_bytes(),
                 Part::Method => values.method.as_bytes(),
             });
         }

@@ -21,7 +21,7 @@ pub struct HmacSettings<S = String> {
     /// Required prefix of a signature: `sha256=`.
     pub prefix: Option<S>,
     pub layout: Layout<S>,
-    /// With placeholders `{body}`, `{timestamp}`, `{id}`, `{url}` and `{method}`.
+    /// With placeholders `{body}`, `{timestamp}`, `{id}`, `{url}`, `{path}` and `{method}`.
     pub signed: S,
     /// Required if and only if the signed string contains `{timestamp}`.
     pub timestamp: Option<TimestampSettings<S>>,

@@ -47,7 +47,7 @@ pub use request::{HeaderSource, Request};
 pub use scheme::{Scheme, UnknownScheme};
 pub use secret::{Secret, SecretValue};
 pub use shared_secret::TokenLocation;
-pub use sign::{SignProblem, SignedRequest, UnsignedRequest, sign};
+pub use sign::{SignProblem, SignedRequest, UnsignedRequest, sign, sign_for};
 pub use template::SignedStringProblem;
 pub(crate) use text::{form_pairs, percent_encode};
 pub use url::UrlProblem;

@@ -117,6 +117,11 @@ impl<K> Keyring<K> {
         })
     }
 
+    /// Every key that has not expired, in the configured order.
+    pub(super) fn accepted(&self, now: Timestamp) -> impl Iterator<Item = &K> {
+        self.0.iter().filter(move |keyed| keyed.is_accepted(now)).map(|keyed| &keyed.key)
+    }
+
     /// The key for signing: the first accepted one.
     pub(super) fn signing(&self, now: Timestamp) -> Option<&K> {
         self.0.iter().find(|keyed| keyed.is_accepted(now)).map(|keyed| &keyed.key)

@@ -73,14 +73,24 @@ pub enum SignProblem {
     Body(&'static str),
 }
 
-/// Signs as the sender would at time `now`, with the first secret that has not expired.
+/// Signs as the sender would at time `now`, with the first secret that has not expired; Standard Webhooks with every one of them.
 ///
 /// Schemes that sign the URL use the configured public URL.
 pub fn sign(verifier: &Verifier, request: &UnsignedRequest<'_>, now: Timestamp) -> Result<SignedRequest, SignProblem> {
+    sign_for(verifier, request, None, now)
+}
+
+/// As [`sign`], for a request to this URL. Only the general HMAC scheme uses it.
+pub fn sign_for(
+    verifier: &Verifier,
+    request: &UnsignedRequest<'_>,
+    url: Option<&str>,
+    now: Timestamp,
+) -> Result<SignedRequest, SignProblem> {
     let scheme = verifier.scheme();
     let mut signed = SignedRequest { headers: Vec::new(), query: None, body: request.body.to_vec() };
     match &verifier.check {
-        Check::Hmac(check) => hmac(check, request, now, &mut signed)?,
+        Check::Hmac(check) => hmac(check, request, (url, now), &mut signed)?,
         Check::Standard(check) => {
             if request.id.is_empty() || request.id.contains('.') {
                 return Err(SignProblem::Id { scheme });
@@ -98,13 +108,10 @@ pub fn sign(verifier: &Verifier, request: &UnsignedRequest<'_>, now: Timestamp) 
             signed.set_all([signature.header]);
             signed.query = signature.query.map(SecretValue::from);
         }
-        Check::Sendgrid(check) => {
-            signed.set_all(check.sign(request.body, now)?);
-        }
+        Check::Sendgrid(check) => signed.set_all(check.sign(request.body, now)?),
         Check::Mailgun(check) => {
             let token = mailgun_token(request.id, now);
-            let signature_fields = check.sign(&token, now).ok_or(SignProblem::NoSecret)?;
-            let (timestamp, signature) = signature_fields;
+            let (timestamp, signature) = check.sign(&token, now).ok_or(SignProblem::NoSecret)?;
             if is_form(request.content_type) {
                 signed.append_fields(&[("timestamp", &timestamp), ("token", &token), ("signature", &signature)]);
                 signed.set_id(scheme, request.id);
@@ -137,7 +144,7 @@ pub fn sign(verifier: &Verifier, request: &UnsignedRequest<'_>, now: Timestamp) 
 fn hmac(
     check: &HmacCheck,
     request: &UnsignedRequest<'_>,
-    now: Timestamp,
+    (url, now): (Option<&str>, Timestamp),
     signed: &mut SignedRequest,
 ) -> Result<(), SignProblem> {
     let key = check.keys.signing(now).ok_or(SignProblem::NoSecret)?;
@@ -150,11 +157,13 @@ fn hmac(
         },
         None => Vec::new(),
     };
+    let url = url.unwrap_or_else(|| check.public_url());
     let values = SignedValues {
         body: request.body,
         timestamp: &timestamp,
         id: request.id.as_bytes(),
-        url: check.public_url(),
+        url,
+        path: path_and_query(url),
         method: request.method,
     };
     let digest = check.encoding.encode(check.tag(key, &values).as_ref());
@@ -164,15 +173,7 @@ fn hmac(
     let value = match &check.layout {
         Layout::Whole => signature,
         Layout::List { separator, assign, signature_key } => {
-            let separator = match separator {
-                Separator::Comma => ',',
-                Separator::Semicolon => ';',
-                Separator::Space => ' ',
-            };
-            let assign = match assign {
-                Assign::Equals => '=',
-                Assign::Comma => ',',
-            };
+            let (separator, assign) = characters(*separator, *assign);
             let signature = format!("{signature_key}{assign}{signature}");
             match signed_at {
                 Some(TimestampLocation::Field(key)) => {
@@ -192,6 +193,26 @@ fn hmac(
         signed.set(name, request.id.to_owned());
     }
     Ok(())
+}
+
+fn characters(separator: Separator, assign: Assign) -> (char, char) {
+    let separator = match separator {
+        Separator::Comma => ',',
+        Separator::Semicolon => ';',
+        Separator::Space => ' ',
+    };
+    let assign = match assign {
+        Assign::Equals => '=',
+        Assign::Comma => ',',
+    };
+    (separator, assign)
+}
+
+/// Path and query of a URL; `/` if it has none.
+fn path_and_query(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.split('#').next().unwrap_or_default();
+    rest.find('/').map_or("/", |at| &rest[at..])
 }
 
 fn shared(check: &SharedCheck, now: Timestamp, signed: &mut SignedRequest) -> Result<(), SignProblem> {

@@ -170,7 +170,8 @@ impl StandardCheck {
         *families().find(whole).or_else(|| families().find(signed)).unwrap_or(&self.families[0])
     }
 
-    /// The three headers as set by the sender.
+    /// The three headers as set by the sender: one signature for each secret that has not expired, so that a receiver may know
+    /// either of two during a rotation.
     pub(super) fn sign(
         &self,
         id: &str,
@@ -182,16 +183,23 @@ impl StandardCheck {
             let message = join(id.as_bytes(), timestamp.as_bytes(), body);
             format!("v1a,{}", BASE64.encode(pair.sign(&message).as_ref()))
         };
-        let signature = match self.keys.signing(now).ok_or(SignProblem::NoSecret)? {
+        let signature = |key: &StandardKey| match key {
             StandardKey::Hmac(key) => {
                 let tag = tag(key, id.as_bytes(), timestamp.as_bytes(), body);
-                format!("v1,{}", BASE64.encode(tag.as_ref()))
+                Some(format!("v1,{}", BASE64.encode(tag.as_ref())))
             }
             StandardKey::Ed25519 { pair, .. } => {
                 let pair = pair.as_ref().or(self.signing_key.as_ref());
-                ed25519(pair.ok_or(SignProblem::SigningKeyMissing)?)
+                pair.map(|pair| ed25519(pair))
             }
         };
+        self.keys.signing(now).ok_or(SignProblem::NoSecret)?;
+        let mut signatures: Vec<String> = self.keys.accepted(now).filter_map(signature).collect();
+        signatures.dedup();
+        if signatures.is_empty() {
+            return Err(SignProblem::SigningKeyMissing);
+        }
+        let signature = signatures.join(" ");
         let family = self.families[0];
         Ok([(family.id, id.to_owned()), (family.timestamp, timestamp), (family.signature, signature)])
     }

@@ -7,6 +7,8 @@ pub(super) enum Part {
     Timestamp,
     Id,
     Url,
+    /// Path and query of the request.
+    Path,
     Method,
 }
 
@@ -14,7 +16,7 @@ pub(super) enum Part {
 pub enum SignedStringProblem {
     #[error(
         "unknown placeholder {{{0}}}; known are {{body}}, {{timestamp}}, \
-         {{id}}, {{url}} and {{method}}"
+         {{id}}, {{url}}, {{path}} and {{method}}"
     )]
     UnknownPlaceholder(String),
     #[error("unbalanced brace")]
@@ -51,6 +53,7 @@ fn placeholder(name: &str) -> Result<Part, SignedStringProblem> {
         "timestamp" => Part::Timestamp,
         "id" => Part::Id,
         "url" => Part::Url,
+        "path" => Part::Path,
         "method" => Part::Method,
         other => return Err(SignedStringProblem::UnknownPlaceholder(other.to_owned())),
     })
@@ -70,8 +73,8 @@ mod tests {
         assert_eq!(parts("{body}"), Ok(vec![Part::Body]));
         assert_eq!(parts("v0:{timestamp}:{body}"), Ok(vec![literal("v0:"), Part::Timestamp, literal(":"), Part::Body]));
         assert_eq!(
-            parts("{method}{url}{body}{id}é"),
-            Ok(vec![Part::Method, Part::Url, Part::Body, Part::Id, literal("é")])
+            parts("{method}{url}{path}{body}{id}é"),
+            Ok(vec![Part::Method, Part::Url, Part::Path, Part::Body, Part::Id, literal("é")])
         );
     }
 

@@ -7,11 +7,14 @@
 //! If the process dies here: only temporary files are left.
 
 mod baseline;
+mod console;
 mod contacts;
+mod destinations;
 mod drain;
 mod failures;
 mod history;
 mod intake;
+mod limit;
 mod node_under_test;
 mod observe;
 mod phases;
@@ -29,7 +32,10 @@ use sluice_simulator::load::{LoadResult, LoadSettings, Pace, load};
 use crate::{Error, Leads, LeadsTo, StatusLine};
 use baseline::Baseline;
 pub(crate) use baseline::{COMMAND as BASELINE_COMMAND, serve_baseline};
+pub(crate) use console::ConsoleReport;
+pub(crate) use destinations::destinations;
 pub(crate) use intake::intake;
+pub(crate) use limit::limit;
 pub(crate) use report::Report;
 use report::{Disk, Figures};
 pub(crate) use signal::signal;
@@ -67,7 +73,13 @@ pub(crate) enum BenchKind {
     Observe,
     /// How long it takes from the first failed call to the message in Slack
     Signal,
-    /// All of it but intake, history and signal
+    /// How many calls 50,000 leads take into the simulated HubSpot and Salesforce, batched and single (`--leads`)
+    Destinations,
+    /// How near a node holds to the rate of a destination that answers 429 above it; takes four minutes
+    Limit,
+    /// How long each page of the console takes with many events, and what open consoles cost the intake
+    Console,
+    /// All of it but intake, history, signal, destinations, limit and console
     All,
 }
 
@@ -90,8 +102,10 @@ pub(crate) struct BenchSettings {
     pub body_bytes: usize,
     /// Keys in the ledger before the measurement, for [`BenchKind::Keys`].
     pub keys: u64,
-    /// Jobs in the backlog, for [`BenchKind::Drain`].
+    /// Jobs in the backlog, for [`BenchKind::Drain`]; events in the ledger, for [`BenchKind::Console`].
     pub jobs: u64,
+    /// Directory of the ledger of [`BenchKind::Console`], which is kept; otherwise a temporary one.
+    pub ledger: Option<PathBuf>,
     pub host: NodeHost,
 }
 
@@ -104,14 +118,18 @@ struct Bench {
     baseline: Baseline,
 }
 
+/// Measures the pages of the console.
+pub(crate) async fn console(settings: BenchSettings, status: StatusLine) -> Result<ConsoleReport, Error> {
+    let bench = Bench::new(settings, status).await?;
+    let report = bench.console().await;
+    bench.status.clear();
+    report
+}
+
 /// Measures the disk, then the node and the baseline.
 pub(crate) async fn run(settings: BenchSettings, status: StatusLine) -> Result<Report, Error> {
-    let directory = tempfile::tempdir().map_err(Error::io("a temporary directory"))?;
-    let sample = Leads::write(&directory.path().join("sample"), LeadsTo::Sink("http://127.0.0.1:9"))?;
-    let workload = Workload::new(sample.sender()?, settings.body_bytes)?;
     let kind = settings.kind;
-    let baseline = Baseline::start(&settings.host, &sample).await?;
-    let bench = Bench { settings, directory, workload, status, baseline };
+    let bench = Bench::new(settings, status).await?;
     let disk = bench.disk().await?;
     let wants = |phase| kind == phase || kind == BenchKind::All;
     let figures = Figures {
@@ -137,6 +155,14 @@ struct Rounds {
 }
 
 impl Bench {
+    async fn new(settings: BenchSettings, status: StatusLine) -> Result<Bench, Error> {
+        let directory = tempfile::tempdir().map_err(Error::io("a temporary directory"))?;
+        let sample = Leads::write(&directory.path().join("sample"), LeadsTo::Sink("http://127.0.0.1:9"))?;
+        let workload = Workload::new(sample.sender()?, settings.body_bytes)?;
+        let baseline = Baseline::start(&settings.host, &sample).await?;
+        Ok(Bench { settings, directory, workload, status, baseline })
+    }
+
     async fn disk(&self) -> Result<Disk, Error> {
         self.status.show("the machine: bare SQLite, bare disk …");
         let directory = self.directory.path().join("bare");

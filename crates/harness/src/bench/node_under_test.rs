@@ -56,6 +56,14 @@ impl NodeUnderTest {
         }
     }
 
+    /// Address of its admin listener.
+    pub(super) fn admin(&self) -> SocketAddr {
+        match self {
+            NodeUnderTest::Process(child) => child.admin,
+            NodeUnderTest::InProcess { node, .. } => node.admin,
+        }
+    }
+
     pub(super) fn api(&self) -> Api {
         match self {
             NodeUnderTest::Process(child) => Api::with_token(child.admin, child.token.clone()),

@@ -28,7 +28,7 @@ impl Bench {
         self.path("node.log")
     }
 
-    /// Pauses the destination and writes `fill` events, while no node has the ledger open.
+    /// Pauses the destination and writes events until there are `fill`, while no node has the ledger open.
     pub(super) async fn prepare_ledger(&self, leads: &Leads, fill: u64) -> Result<(), Error> {
         let clock = || Time::from(jiff::Timestamp::now());
         let root_key = sluice_server::root_key::find(&leads.data).map_err(|error| Error::Failed(error.to_string()))?;
@@ -41,7 +41,8 @@ impl Bench {
             at: clock(),
         };
         ledger.pause(pause).await?;
-        self.workload.fill(&ledger, fill).await?;
+        let present = ledger.event_count().await?;
+        self.workload.fill(&ledger, present..fill).await?;
         ledger.close().await;
         Ok(())
     }

@@ -434,6 +434,7 @@ mod tests {
             body_bytes: 700,
             keys: 0,
             jobs: 0,
+            ledger: None,
             host: NodeHost::Process("sluice".into()),
         };
         let quick = Latency { p50_ms: 1.0, p99_ms: 2.0 };

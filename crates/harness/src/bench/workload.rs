@@ -1,5 +1,6 @@
 //! Requests of a benchmark: leads with distinct ids.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -112,8 +113,8 @@ impl Workload {
         })
     }
 
-    /// Writes `count` events with one waiting job each. Their bodies are short: only keys and jobs matter here.
-    pub(super) async fn fill(&self, ledger: &Ledger, count: u64) -> Result<(), Error> {
+    /// Writes the events with these numbers, with one waiting job each. Their bodies are short: only keys and jobs matter here.
+    pub(super) async fn fill(&self, ledger: &Ledger, numbers: Range<u64>) -> Result<(), Error> {
         let mut sample = self.sample()?;
         sample.body = Arc::new(EventBody {
             headers: "{}".into(),
@@ -122,14 +123,14 @@ impl Workload {
             ..EventBody::default()
         });
         sample.expires_at = Time::from(jiff::Timestamp::now()) + Duration::from_secs(30 * 86_400);
-        let (sample, next) = (Arc::new(sample), Arc::new(AtomicU64::new(0)));
+        let (sample, next) = (Arc::new(sample), Arc::new(AtomicU64::new(numbers.start)));
         let mut fillers = JoinSet::new();
         for _ in 0..FILL_IN_FLIGHT {
             let (sample, next, ledger) = (sample.clone(), next.clone(), ledger.clone());
             fillers.spawn(async move {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= count {
+                    if number >= numbers.end {
                         return Ok(());
                     }
                     let key_text = format!("fill-{number:012}");

@@ -32,9 +32,15 @@ pub struct BenchArgs {
     /// Keys in the ledger for the measurement of keys
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
-    /// Jobs in the backlog for the measurement of the drain
+    /// Jobs in the backlog for the measurement of the drain, events in the ledger for that of the console
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(2..=100_000_000))]
     jobs: u64,
+    /// Directory for the ledger of the console's measurement: it is filled up to `--jobs` events and kept, so that it can be measured again
+    #[arg(long, value_name = "DIR")]
+    ledger: Option<std::path::PathBuf>,
+    /// Leads into each CRM for the measurement of destinations
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
+    leads: u64,
     /// Run the node in this process; its memory then is not told apart from the client's
     #[arg(long)]
     in_process: bool,
@@ -72,12 +78,8 @@ impl BenchArgs {
         } else {
             NodeHost::Process(std::env::current_exe().map_err(|error| failed(&error))?)
         };
-        if self.kind == BenchKind::Signal {
-            let runtime =
-                tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| failed(&error))?;
-            let measured = runtime.block_on(bench::signal(host, SIGNAL_ROUNDS, StatusLine::new()));
-            let measured = measured.map_err(|error| failed(&error))?;
-            return self.print(&measured, measured.all_reached());
+        if matches!(self.kind, BenchKind::Signal | BenchKind::Destinations | BenchKind::Limit) {
+            return self.run_alone(host);
         }
         let settings = BenchSettings {
             kind: self.kind,
@@ -86,10 +88,17 @@ impl BenchArgs {
             body_bytes: self.body as usize,
             keys: self.keys,
             jobs: self.jobs,
+            ledger: self.ledger.clone(),
             host,
         };
         let runtime =
             tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| failed(&error))?;
+        if self.kind == BenchKind::Console {
+            let measured = runtime.block_on(bench::console(settings, StatusLine::new()));
+            runtime.shutdown_background();
+            let measured = measured.map_err(|error| failed(&error))?;
+            return self.print(&measured, measured.all_reached());
+        }
         let mut running = Box::pin(bench::run(settings, StatusLine::new()));
         let report = runtime.block_on(async {
             let mut stop = Stop::listen()?;
@@ -103,6 +112,31 @@ impl BenchArgs {
         runtime.shutdown_background();
         let report = report?;
         self.print(&report, report.all_reached())
+    }
+
+    /// The measurements that need no baseline.
+    fn run_alone(&self, host: NodeHost) -> Result<(), CliError> {
+        let failed =
+            |error: &dyn std::fmt::Display| CliError::new(exit::UNAVAILABLE, format!("the bench failed: {error}"));
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| failed(&error))?;
+        let status = StatusLine::new();
+        match self.kind {
+            BenchKind::Destinations => {
+                let measured = runtime.block_on(bench::destinations(host, self.leads, status));
+                let measured = measured.map_err(|error| failed(&error))?;
+                self.print(&measured, measured.all_reached())
+            }
+            BenchKind::Limit => {
+                let measured = runtime.block_on(bench::limit(host, status)).map_err(|error| failed(&error))?;
+                self.print(&measured, measured.all_reached())
+            }
+            _ => {
+                let measured = runtime.block_on(bench::signal(host, SIGNAL_ROUNDS, status));
+                let measured = measured.map_err(|error| failed(&error))?;
+                self.print(&measured, measured.all_reached())
+            }
+        }
     }
 
     fn print(&self, report: &(impl serde::Serialize + std::fmt::Display), reached: bool) -> Result<(), CliError> {

@@ -8,7 +8,9 @@ mod chaos;
 mod demo;
 mod sim;
 mod sim_connector;
+mod sim_list;
 mod sim_received;
+mod sim_services;
 mod simulate;
 
 use clap::Subcommand;

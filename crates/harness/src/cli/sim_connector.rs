@@ -8,8 +8,11 @@ use serde_json::Value;
 use sluice_server::cli::{CliError, exit};
 use sluice_server::config::{self, ConnectorTests, ExpectedAnswer};
 use sluice_server::recorded_answers::{self, RecordedRoute};
-use sluice_simulator::sink::{RecordedReply, SinkRoute};
+use sluice_simulator::sink::{BatchRoute, RecordedReply, SinkRoute, TokenPolicy};
 use sluice_simulator::{FaultPlan, Sink, SinkSettings};
+
+/// Calls after which a token expires, so that a run of some length sees it happen.
+const TOKEN_USES_MAX: u64 = 100;
 
 /// A running provider.
 pub(super) struct ConnectorSimulator {
@@ -17,6 +20,8 @@ pub(super) struct ConnectorSimulator {
     pub(super) sink: Sink,
     /// Path of the API.
     base_path: String,
+    /// Path of the token endpoint, if it has one; `*` stands for any text.
+    token_path: Option<String>,
 }
 
 impl ConnectorSimulator {
@@ -46,9 +51,17 @@ impl ConnectorSimulator {
         faults: FaultPlan,
     ) -> io::Result<ConnectorSimulator> {
         let routes = recorded_answers::routes(tests).into_iter().map(route).collect();
-        let sink = Sink::start(SinkSettings { listen, faults, routes, name: "connector", ..SinkSettings::default() })?;
+        let tokens = recorded_answers::token_path(tests).map(|path| TokenPolicy { path, uses_max: TOKEN_USES_MAX });
+        let settings = SinkSettings { listen, faults, routes, tokens, name: "connector", ..SinkSettings::default() };
+        let token_path = settings.tokens.as_ref().map(|policy| policy.path.clone());
+        let sink = Sink::start(settings)?;
         let base_path = recorded_answers::base_path(tests.connector);
-        Ok(ConnectorSimulator { name: tests.connector.definition.name.clone(), sink, base_path })
+        Ok(ConnectorSimulator { name: tests.connector.definition.name.clone(), sink, base_path, token_path })
+    }
+
+    /// Address of the token endpoint, if it has one.
+    pub(super) fn token_url(&self) -> Option<String> {
+        self.token_path.as_ref().map(|path| format!("{}{path}", self.sink.url()))
     }
 
     /// Value of `base_url:` of a destination that reaches it.
@@ -58,8 +71,9 @@ impl ConnectorSimulator {
 }
 
 fn route(route: RecordedRoute) -> SinkRoute {
-    let RecordedRoute { method, path, answer, absent } = route;
-    SinkRoute { method, path, reply: reply(answer), absent: absent.map(reply) }
+    let RecordedRoute { method, path, answer, absent, batch } = route;
+    let batch = batch.map(|(items, results)| BatchRoute { items, results });
+    SinkRoute { method, path, reply: reply(answer), absent: absent.map(reply), batch }
 }
 
 fn reply(answer: ExpectedAnswer) -> RecordedReply {

@@ -16,7 +16,7 @@ use crate::api::Api;
 Examples:\n  sluice sim received\n  sluice sim received mail --limit 5\n  sluice sim received --json")]
 pub struct ReceivedArgs {
     /// Only of this simulator
-    #[arg(value_name = "SIMULATOR", value_parser = ["salesforce", "hubspot", "sink", "mail", "slack", "connector"])]
+    #[arg(value_name = "SIMULATOR", value_parser = ["salesforce", "hubspot", "sink", "mail", "slack", "connector", "s3", "ses", "webpush"])]
     of: Option<String>,
     /// Where the simulated Salesforce listens
     #[arg(long, default_value = "127.0.0.1:8090", value_name = "ADDRESS")]
@@ -66,7 +66,9 @@ fn line(name: &str, item: &Value) -> String {
             let id = item["external_id"]["value"].as_str().unwrap_or_default();
             format!("{} {} {id} ({})", text("action"), text("object"), text("record_id"))
         }
-        "sink" => format!("{} {} {}", text("method"), text("target"), text("body")),
+        "sink" | "connector" | "s3" | "ses" | "webpush" => {
+            format!("{} {} {}", text("method"), text("target"), text("body"))
+        }
         "mail" => {
             let to: Vec<&str> = item["to"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             let header = |name: &str| {

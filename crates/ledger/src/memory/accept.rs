@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_domain::contact::{ContactId, Observation};
-use sluice_domain::duplicate_stats::{self, DuplicateStats};
+use sluice_domain::duplicate_stats::{self, DuplicateRequest, DuplicateStats, EventDuplicates};
 use sluice_domain::event::{EventId, next_generation};
 use sluice_domain::history::Measure;
 use sluice_domain::job::{JobId, JobState};
@@ -211,6 +211,10 @@ impl Store {
             clash: false,
             jobs: first.job_ids().filter_map(|id| self.jobs.get(&id)).map(|job| job.record.clone()).collect(),
         };
+        let differs = by.difference(first.new.fingerprint == event.fingerprint);
+        let request = DuplicateRequest::new(event.received_at, differs, &event.trace);
+        let known = self.duplicates.remove(&owner);
+        self.duplicates.extend(EventDuplicates::add(known, vec![request]).map(|all| (owner, all)));
         self.history.add(Measure::Duplicates, &event.source, "");
         let counts = self.source_day(now, event);
         counts.duplicates += 1;
@@ -299,11 +303,10 @@ impl Store {
         });
         let row = EventRow { seq, id, generation, first_job, jobs, new: event, record, body };
         self.events.push(seq, row);
-        if let Some(observation) = observation {
-            self.link_waiting(now, seq, contact, &observation);
-        }
+        let released = observation.map_or(0, |observation| self.link_waiting(now, seq, contact, &observation));
+        self.await_lookup(now, seq);
         let variant_of = variant_of.and_then(|first| self.events.get(&first)).map(|first| first.id);
-        Acceptance::Accepted(Accepted { seq, id, variant_of, quarantined: quarantine.is_some() })
+        Acceptance::Accepted(Accepted { seq, id, variant_of, quarantined: quarantine.is_some(), released })
     }
 
     /// The contact of a new event, and why it is quarantined.
@@ -320,20 +323,27 @@ impl Store {
                 event.entity = entity;
                 (Some(contact), None)
             }
-            Err(failure) => (None, Some(Quarantine { failure })),
+            Err(failure) => (None, Some(Quarantine::new(failure))),
         }
     }
 
-    /// Lets a new event wait for an identity, or releases those that wait for its own.
-    fn link_waiting(&mut self, now: Time, seq: EventSeq, contact: Option<ContactId>, observation: &Observation) {
-        let Some(event) = self.events.get(&seq) else { return };
+    /// Requests that were answered as duplicates of an event.
+    pub fn event_duplicates(&self, event: EventSeq) -> Option<EventDuplicates> {
+        self.duplicates.get(&event).cloned()
+    }
+
+    /// Lets a new event wait for an identity, or releases those that wait for its own. Returns the number of released events.
+    fn link_waiting(&mut self, now: Time, seq: EventSeq, contact: Option<ContactId>, observation: &Observation) -> u32 {
+        let Some(event) = self.events.get(&seq) else { return 0 };
         let (id, person, entity) = (event.id, event.new.contact, event.new.entity);
         match contact {
-            Some(contact) => {
-                self.release_waiting(now, &SupplyingEvent { observation, id, contact, entity, person });
+            Some(contact) => self.release_waiting(now, &SupplyingEvent { observation, id, contact, entity, person }),
+            None => {
+                if event.new.quarantine.is_some() && event.jobs > 0 {
+                    self.await_identity(observation, seq);
+                }
+                0
             }
-            None if event.new.quarantine.is_some() && event.jobs > 0 => self.await_identity(observation, seq),
-            None => {}
         }
     }
 
@@ -356,6 +366,8 @@ impl Store {
                 ..event.queued(job, JobId(self.last_job), now)
             };
             self.lanes.update(None, LanePlace::of(&record));
+            self.failure_groups.update(None, &record);
+            self.count_job(None, Some(state));
             if let Some(measure) = Measure::of_job_end(state, 0) {
                 self.history.add(measure, &record.worker, state.as_str());
             }
@@ -397,5 +409,5 @@ impl Store {
 fn key_clash(first: EventId) -> Quarantine {
     let message =
         format!("{first} has the same idempotency key and another content; compare the two, then replay or drop this");
-    Quarantine { failure: Failure::new(FailureClass::Conflict, "key-clash", message) }
+    Quarantine::new(Failure::new(FailureClass::Conflict, "key-clash", message))
 }

@@ -57,6 +57,7 @@ impl Store {
             name: new.name.clone(),
             role: new.role,
             reveal: new.reveal,
+            provider: new.provider.clone(),
             created_at: new.at,
             created_by: new.actor.clone(),
             expires_at: new.expires_at,

@@ -37,6 +37,7 @@ impl Store {
                     class: skip.class,
                     action: skip.action,
                     destination: skip.destination,
+                    identity: None,
                     at: skip.at,
                 };
                 job.effects.push(EffectRow {

@@ -1,17 +1,20 @@
 //! Attempts: the intent before a call, and the settlement after it.
 
+use serde_json::Value;
 use sluice_domain::history::Measure;
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::policy::CapReservation;
 use sluice_domain::time::Time;
+use sluice_domain::upsert::{self, RecordIdentity};
 
+use super::failure_groups::group_key;
 use super::lanes::LanePlace;
 use super::{AttemptRow, EffectRow, JobRow, Store};
 use crate::fence::JobGuard;
 use crate::op::{
     Begin, BeginResult, CappedBeginResult, ChargeResult, EffectSettlement, RetryCharge, Settle, Settlement,
 };
-use crate::record::{AttemptKind, JobRecord};
+use crate::record::{AttemptKind, EffectRecord, JobRecord};
 
 impl Store {
     /// Records the intent of an attempt, if every cap has room for its effect.
@@ -25,6 +28,9 @@ impl Store {
             effect.begin.step = begin.step;
             return CappedBeginResult::Begun(BeginResult::AlreadyApplied);
         }
+        if self.is_identity_busy(&begin) {
+            return CappedBeginResult::Begun(BeginResult::IdentityBusy);
+        }
         if let Some(exhausted) = self.exhausted_cap(&begin, &caps) {
             return CappedBeginResult::Refused(exhausted);
         }
@@ -33,11 +39,38 @@ impl Store {
         CappedBeginResult::Begun(BeginResult::Go)
     }
 
+    /// Whether the effect of another live job that has this identity is open.
+    fn is_identity_busy(&self, begin: &Begin) -> bool {
+        let Some(identity) = &begin.identity else { return false };
+        let is_open = |job: &JobRow| {
+            job.record.state.is_live()
+                && job.effects.iter().any(|effect| effect.begin.identity.as_ref() == Some(identity))
+                && job.effects.iter().any(|effect| upsert::is_open(effect.state))
+        };
+        self.jobs_of_identity(identity, begin.job).any(is_open)
+    }
+
+    /// Id of the record of an identity, as an effect of another job returned it.
+    pub fn remembered_record(&self, job: JobId, identity: &RecordIdentity) -> Option<Value> {
+        let others = self.jobs_of_identity(identity, job);
+        let effects: Vec<EffectRecord> = others.flat_map(|row| self.effects(row.record.id)).collect();
+        upsert::remembered(&effects, identity)
+    }
+
+    /// Jobs other than this one that have begun an effect of an identity.
+    fn jobs_of_identity(&self, identity: &RecordIdentity, except: JobId) -> impl Iterator<Item = &JobRow> {
+        let jobs = self.identities.get(identity).into_iter().flatten();
+        jobs.filter(move |job| **job != except).filter_map(|job| self.jobs.get(job))
+    }
+
     fn write_begin(&mut self, begin: Begin) {
         self.change(begin.job, |job| {
             (job.state, job.attempts_total) = (JobState::Running, begin.n);
             (job.updated_at, job.term) = (begin.at, begin.fence.owner);
         });
+        if let Some(identity) = &begin.identity {
+            self.identities.entry(identity.clone()).or_default().insert(begin.job);
+        }
         let Some(job) = self.jobs.get_mut(&begin.job) else { return };
         let at = begin.at;
         match job.effects.iter_mut().find(|effect| effect.begin.key == begin.key) {
@@ -131,11 +164,27 @@ impl Store {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let before = LanePlace::of(&job.record);
         let state_before = job.record.state;
+        let group_before = group_key(&job.record);
         change(&mut job.record);
+        self.failure_groups.update(group_before, &job.record);
         self.lanes.update(before, LanePlace::of(&job.record));
         let JobRecord { state, replays, ref worker, .. } = job.record;
-        if let Some(measure) = Measure::of_job_end(state, replays).filter(|_| state != state_before) {
+        if state == state_before {
+            return;
+        }
+        if let Some(measure) = Measure::of_job_end(state, replays) {
             self.history.add(measure, worker, state.as_str());
+        }
+        self.count_job(Some(state_before), Some(state));
+    }
+
+    /// Counts a job in its new state, and no longer in the one before.
+    pub(super) fn count_job(&mut self, before: Option<JobState>, after: Option<JobState>) {
+        if let Some(count) = before.and_then(|state| self.job_states.get_mut(&state.code())) {
+            *count -= 1;
+        }
+        if let Some(state) = after {
+            *self.job_states.entry(state.code()).or_default() += 1;
         }
     }
 

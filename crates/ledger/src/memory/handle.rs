@@ -9,8 +9,10 @@ use std::time::Instant;
 use serde_json::Value;
 use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
+use sluice_domain::call_budget::BudgetRow;
 use sluice_domain::contact::ContactId;
 use sluice_domain::event::EventId;
+use sluice_domain::idempotent_command::Claim;
 use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::respond::ResponseChange;
 use sluice_domain::time::Time;
@@ -18,6 +20,9 @@ use tokio::sync::watch;
 
 use super::Store;
 use crate::access::{CredentialRecord, NewCredential, PutUser, RemoveUser, RevokeCredential, TakeLink, UseCredential};
+use crate::command::{ClaimCommand, FinishCommand};
+use crate::event_edit::{EditEvent, Edited};
+use crate::failure_group::{MarkGroup, MarkedGroup};
 use crate::import::{CancelImport, NewImport};
 use crate::op::*;
 use crate::options::Opened;
@@ -278,12 +283,29 @@ impl WriteStore for Batch<'_> {
         Ok(self.store.mark_alert(mark))
     }
 
+    fn charge_calls(&mut self, charge: &ChargeCalls) -> Result<Vec<BudgetRow>> {
+        Ok(self.store.charge_calls(charge))
+    }
+
     fn keep_shapes(&mut self, keep: &KeepShapes) -> Result<bool> {
         Ok(self.store.keep_shapes(keep))
     }
 
     fn accept_drift(&mut self, accept: &AcceptDrift) -> Result<u64> {
         Ok(self.store.accept_drift(accept))
+    }
+
+    fn claim_command(&mut self, claim: &ClaimCommand) -> Result<Claim> {
+        Ok(self.store.claim_command(claim))
+    }
+
+    fn finish_command(&mut self, finish: &FinishCommand) -> Result<()> {
+        self.store.finish_command(finish);
+        Ok(())
+    }
+
+    fn mark_group(&mut self, mark: &MarkGroup) -> Result<MarkedGroup> {
+        Ok(self.store.mark_group(mark))
     }
 
     fn set_shadow(&mut self, set: &SetShadow) -> Result<()> {
@@ -325,6 +347,14 @@ impl WriteStore for Batch<'_> {
 
     fn identify(&mut self, identify: &IdentifyEvent) -> Result<Identified> {
         Ok(self.store.identify_event(self.now, identify))
+    }
+
+    fn identity_lookup_ended(&mut self, ended: &IdentityLookupEnded) -> Result<bool> {
+        Ok(self.store.end_identity_lookup(ended))
+    }
+
+    fn edit_event(&mut self, edit: &EditEvent) -> Result<Edited> {
+        Ok(self.store.edit_event(self.now, edit))
     }
 
     fn merge_contacts(&mut self, merge: &MergeContacts) -> Result<ContactChange> {

@@ -16,7 +16,8 @@ use crate::record::CounterTotal;
 #[derive(Clone, Debug, Default)]
 pub(super) struct HistoryRows {
     intervals: BTreeMap<(Step, Measure, Time), BTreeMap<Labels, Value>>,
-    counters: BTreeMap<(Measure, Labels), Counter>,
+    /// By measure; sorted by labels, so that a counter is found without making them.
+    counters: BTreeMap<Measure, Vec<(Labels, Counter)>>,
     last: Option<(Term, Time)>,
 }
 
@@ -29,7 +30,15 @@ struct Counter {
 
 impl HistoryRows {
     pub fn add(&mut self, measure: Measure, first: &Arc<str>, second: &str) {
-        self.counters.entry((measure, Labels(first.clone(), Arc::from(second)))).or_default().total += 1;
+        let counters = self.counters.entry(measure).or_default();
+        let at = match counters.binary_search_by(|(labels, _)| (&*labels.0, &*labels.1).cmp(&(&**first, second))) {
+            Ok(at) => at,
+            Err(at) => {
+                counters.insert(at, (Labels(first.clone(), Arc::from(second)), Counter::default()));
+                at
+            }
+        };
+        counters[at].1.total += 1;
     }
 
     fn merge(&mut self, minute: Time, measure: Measure, labels: &Labels, value: &Value) {
@@ -54,7 +63,11 @@ impl Store {
             history.merge(record.minute, point.measure, &point.labels, &point.value);
         }
         let mut counted = Vec::new();
-        for ((measure, labels), counter) in &mut history.counters {
+        let counters = history
+            .counters
+            .iter_mut()
+            .flat_map(|(measure, counters)| counters.iter_mut().map(move |of| (measure, of)));
+        for (measure, (labels, counter)) in counters {
             if counter.total > counter.recorded {
                 counted.push((*measure, labels.clone(), Value::Count(counter.total - counter.recorded)));
                 counter.recorded = counter.total;
@@ -90,7 +103,8 @@ impl Store {
             .history
             .counters
             .iter()
-            .map(|((measure, labels), counter)| CounterTotal {
+            .flat_map(|(measure, counters)| counters.iter().map(move |of| (measure, of)))
+            .map(|(measure, (labels, counter))| CounterTotal {
                 measure: *measure,
                 labels: labels.clone(),
                 total: counter.total,

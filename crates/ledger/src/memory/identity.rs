@@ -18,22 +18,22 @@ use crate::record::{ContactRecord, EventSeq};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contacts {
-    rows: BTreeMap<ContactId, ContactRow>,
+    pub(super) rows: BTreeMap<ContactId, ContactRow>,
     identifiers: BTreeMap<[u8; 16], ContactId>,
     writes: BTreeMap<(ContactId, WriteSlot), ContactWrite>,
     /// The contact of each event, as it was when the event was accepted.
-    events: BTreeMap<EventSeq, ContactId>,
+    pub(super) events: BTreeMap<EventSeq, ContactId>,
 }
 
 #[derive(Clone, Debug)]
-struct ContactRow {
+pub(super) struct ContactRow {
     merged_into: Option<ContactId>,
     created_at: Time,
-    state: ContactState,
+    pub(super) state: ContactState,
 }
 
 impl Contacts {
-    fn owner(&self, contact: ContactId) -> Owner {
+    pub(super) fn owner(&self, contact: ContactId) -> Owner {
         let mut root = contact;
         while let Some(parent) = self.rows.get(&root).and_then(|row| row.merged_into) {
             root = parent;
@@ -53,7 +53,7 @@ impl Contacts {
     }
 
     /// The contact that identifiers lead to.
-    fn resolution(&self, identifiers: &[Identifier]) -> Resolution {
+    pub(super) fn resolution(&self, identifiers: &[Identifier]) -> Resolution {
         let owner = |digest: KeyDigest| self.identifiers.get(&digest.0).map(|contact| self.owner(*contact));
         let owners: Vec<Option<Owner>> = identifiers.iter().map(|identifier| owner(identifier.digest)).collect();
         let holds = |root: ContactId, kind: &str| {
@@ -148,6 +148,11 @@ impl Store {
     /// The contact of an event, as the one that it is merged into.
     pub fn contact_id_of_event(&self, event: EventSeq) -> Option<ContactId> {
         self.contacts.events.get(&event).map(|contact| self.contacts.owner(*contact).root)
+    }
+
+    /// The contact that an event is assigned to, whatever it is merged into.
+    pub fn assigned_contact(&self, event: EventSeq) -> Option<ContactId> {
+        self.contacts.events.get(&event).copied()
     }
 
     /// Number of contacts, merged ones included.

@@ -14,13 +14,14 @@ use sluice_domain::time::Time;
 
 use super::Store;
 use super::operate::{move_to_step, requeue};
-use crate::op::{ChangedJob, Identified, IdentifyEvent, RELEASE};
-use crate::record::{EventIdentity, EventSeq, IdentityRecord};
+use crate::op::{ChangedJob, Identified, IdentifyEvent, IdentityLookupEnded};
+use crate::record::{EventIdentity, EventSeq, IdentityLookupRecord, IdentityRecord};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct LateIdentities {
     waiting: BTreeMap<EventSeq, WaitingEvent>,
     supplied: BTreeMap<EventSeq, IdentityRecord>,
+    lookups: BTreeMap<EventSeq, IdentityLookupRecord>,
     /// Released since they were last taken.
     requeued: Vec<ChangedJob>,
 }
@@ -76,12 +77,37 @@ impl Store {
         }
     }
 
-    /// Releases the events that wait under a link of this one: they belong to its contact.
-    pub(super) fn release_waiting(&mut self, now: Time, supplying: &SupplyingEvent<'_>) {
+    /// Lets a quarantined event wait for its lookups.
+    pub(super) fn await_lookup(&mut self, now: Time, seq: EventSeq) {
+        let Some(event) = self.events.get(&seq).filter(|event| event.jobs > 0) else { return };
+        if event.new.quarantine.as_ref().is_some_and(|quarantine| quarantine.looks_up_identity) {
+            let record = IdentityLookupRecord { seq, tries: 0, due_at: Some(now), last: None };
+            self.late_identities.lookups.insert(seq, record);
+        }
+    }
+
+    pub(crate) fn due_identity_lookups(&self, at: Time, limit: u32) -> Vec<(EventSeq, u32)> {
+        let due = self.late_identities.lookups.values().filter(|lookup| lookup.due_at.is_some_and(|due| due <= at));
+        let mut due: Vec<&IdentityLookupRecord> = due.collect();
+        due.sort_by_key(|lookup| lookup.due_at);
+        due.into_iter().take(limit as usize).map(|lookup| (lookup.seq, lookup.tries)).collect()
+    }
+
+    pub(crate) fn end_identity_lookup(&mut self, ended: &IdentityLookupEnded) -> bool {
+        let IdentityLookupEnded { seq, tries, due_at, last } = ended;
+        let lookup = self.late_identities.lookups.get_mut(seq).filter(|lookup| lookup.tries + 1 == *tries);
+        let Some(lookup) = lookup else { return false };
+        (lookup.tries, lookup.due_at, lookup.last) = (*tries, *due_at, Some(last.clone()));
+        true
+    }
+
+    /// Releases the events that wait under a link of this one: they belong to its contact. Returns their number.
+    pub(super) fn release_waiting(&mut self, now: Time, supplying: &SupplyingEvent<'_>) -> u32 {
         let SupplyingEvent { observation, id, contact, entity, person } = *supplying;
         let Some(correlation) = observation.correlation.as_ref().filter(|found| !found.identity.is_empty()) else {
-            return;
+            return 0;
         };
+        let mut released = 0;
         let is_linked = |event: &WaitingEvent| {
             let until = correlation.links.iter().filter_map(|link| event.links.get(&link.digest.0));
             until.into_iter().any(|until| *until > observation.received_at)
@@ -98,13 +124,15 @@ impl Store {
             };
             if self.release(now, seq, ReleaseTarget { contact, entity, person }, supplied) {
                 self.observe(contact, &waiting.observation, seq);
+                released += 1;
             }
         }
+        released
     }
 
-    /// Releases an event with the identity that an operator supplies.
+    /// Releases an event with the identity that an operator or a lookup supplies.
     pub(crate) fn identify_event(&mut self, now: Time, identify: &IdentifyEvent) -> Identified {
-        let IdentifyEvent { seq, observation, supplied, contact: person } = identify;
+        let IdentifyEvent { seq, observation, supplied, contact: person, outputs } = identify;
         if self.events.get(seq).is_none() {
             return Identified::NotFound;
         }
@@ -116,6 +144,9 @@ impl Store {
             Err(conflicts) => return Identified::Conflict(conflicts),
         };
         self.release(now, *seq, ReleaseTarget { contact, entity, person: *person }, supplied.clone());
+        for output in outputs {
+            self.record_step(output.clone());
+        }
         Identified::Done(contact)
     }
 
@@ -129,6 +160,7 @@ impl Store {
     /// repeat finds none.
     fn release(&mut self, now: Time, seq: EventSeq, target: ReleaseTarget, supplied: SuppliedIdentity) -> bool {
         self.late_identities.waiting.remove(&seq);
+        self.late_identities.lookups.remove(&seq);
         let jobs = self.jobs_awaiting_identity(seq);
         if jobs.is_empty() {
             return false;
@@ -147,11 +179,8 @@ impl Store {
         let Some(event) = self.events.get_mut(&seq) else { return false };
         event.new.contact = target.person.or(event.new.contact);
         let id = event.id;
-        let (actor, detail) = match &supplied.by {
-            SuppliedBy::Event(id) => (RELEASE.to_owned(), format!("by the later event {id}")),
-            SuppliedBy::Operator { actor, reason } => (actor.clone(), reason.clone()),
-        };
-        self.log(supplied.at, &actor, "identify", &format!("{id} as {}", target.contact), &detail);
+        let (actor, detail) = supplied.by.audit();
+        self.log(supplied.at, actor, "identify", &format!("{id} as {}", target.contact), &detail);
         let (contact, at) = (target.contact, supplied.at);
         let record = IdentityRecord { event: id, contact, at, supplied: Some(supplied) };
         self.late_identities.supplied.insert(seq, record);
@@ -176,10 +205,30 @@ impl Store {
 
     pub(super) fn forget_identity(&mut self, seq: EventSeq) {
         self.late_identities.supplied.remove(&seq);
+        self.late_identities.lookups.remove(&seq);
+        self.duplicates.remove(&seq);
+        self.event_revisions.remove(&seq);
     }
 
-    /// A body as it is read: with the identity that was supplied for its event.
+    /// An event does not wait for an identity any more.
+    pub(super) fn stop_waiting(&mut self, seq: EventSeq) {
+        self.late_identities.waiting.remove(&seq);
+        self.late_identities.lookups.remove(&seq);
+    }
+
+    /// A job that is announced after the commit.
+    pub(super) fn announce_requeued(&mut self, job: ChangedJob) {
+        self.late_identities.requeued.push(job);
+    }
+
+    /// A body as it is read: with the identity that was supplied for its event, and as it was edited last.
     pub(super) fn identified_body(&self, seq: EventSeq, body: Arc<EventBody>) -> Arc<EventBody> {
+        let body = self.supplied_body(seq, body);
+        self.edited_body(seq, body)
+    }
+
+    /// A body with the identity that was supplied for its event.
+    pub(super) fn supplied_body(&self, seq: EventSeq, body: Arc<EventBody>) -> Arc<EventBody> {
         let supplied = self.late_identities.supplied.get(&seq).and_then(|record| record.supplied.as_ref());
         match supplied {
             None => body,
@@ -189,10 +238,11 @@ impl Store {
 
     pub(crate) fn event_identity(&self, event: EventSeq) -> EventIdentity {
         let supplied = self.late_identities.supplied.get(&event).cloned();
-        let waiting = self.late_identities.waiting.get(&event);
-        let waits_until =
-            waiting.filter(|_| !self.jobs_awaiting_identity(event).is_empty()).map(WaitingEvent::expires_at);
-        EventIdentity { supplied, waits_until }
+        if self.jobs_awaiting_identity(event).is_empty() {
+            return EventIdentity { supplied, ..EventIdentity::default() };
+        }
+        let waits_until = self.late_identities.waiting.get(&event).map(WaitingEvent::expires_at);
+        EventIdentity { supplied, waits_until, lookup: self.late_identities.lookups.get(&event).cloned() }
     }
 
     pub(crate) fn supplied_identities(&self, contact: ContactId, limit: u32) -> Vec<IdentityRecord> {

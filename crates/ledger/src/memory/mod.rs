@@ -8,6 +8,10 @@ mod access;
 mod alerts;
 mod approvals;
 mod attempt;
+mod call_budgets;
+mod commands;
+mod event_edit;
+mod failure_groups;
 mod handle;
 mod history;
 mod identity;
@@ -26,21 +30,26 @@ mod shapes;
 mod step_result;
 mod straggler;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_domain::alert::{Alert, AlertKind};
+use sluice_domain::call_budget::BudgetRow;
+use sluice_domain::duplicate_stats::EventDuplicates;
 use sluice_domain::event::EventId;
 use sluice_domain::event::MappingWarning;
 use sluice_domain::hash::Map;
+use sluice_domain::idempotent_command::{CommandDigest, CommandEntry};
 use sluice_domain::job::{EffectKey, EffectState, JobId, Term};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::ledger_clock::ClockRecord;
 use sluice_domain::respond::ResponseClock;
 use sluice_domain::time::Time;
+use sluice_domain::upsert::RecordIdentity;
 
 use crate::access::UserRecord;
+use crate::event_edit::EventRevisionRecord;
 use crate::op::{ApprovalRecord, AttemptSettlement, Begin};
 use crate::record::{
     AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, ImportRecord, JobRecord, NewEvent,
@@ -61,6 +70,10 @@ pub struct Store {
     owners: Map<[u8; 16], Vec<EventSeq>>,
     later_ids: BTreeMap<EventId, EventSeq>,
     jobs: Rows<JobId, JobRow>,
+    /// Jobs that have begun an effect of an identity.
+    identities: Map<RecordIdentity, BTreeSet<JobId>>,
+    /// Number of jobs by the code of their state.
+    job_states: BTreeMap<i64, u64>,
     lanes: lanes::Lanes,
     pauses: BTreeMap<String, PauseRecord>,
     revisions: BTreeMap<Arc<str>, String>,
@@ -97,6 +110,11 @@ pub struct Store {
     credentials: access::Credentials,
     last_credential: i64,
     history: history::HistoryRows,
+    failure_groups: failure_groups::FailureGroups,
+    /// Edits of events, in their order.
+    event_revisions: BTreeMap<EventSeq, Vec<EventRevisionRecord>>,
+    /// When a key was claimed, and what is stored under it.
+    commands: BTreeMap<CommandDigest, (Time, CommandEntry)>,
     alerts: BTreeMap<(AlertKind, String), Alert>,
     /// Clocks that run, by event.
     responses: BTreeMap<EventSeq, ResponseClock>,
@@ -104,8 +122,11 @@ pub struct Store {
     /// By source and type.
     shapes: BTreeMap<(String, String), ShapeRecord>,
     payloads_seen: Option<EventSeq>,
+    /// By destination and start of the interval.
+    call_budgets: BTreeMap<Arc<str>, BTreeMap<Time, BudgetRow>>,
     shadow: Option<ShadowRecord>,
     late_identities: late_identity::LateIdentities,
+    duplicates: BTreeMap<EventSeq, EventDuplicates>,
     last_seq: EventSeq,
     last_job: i64,
     term: Term,

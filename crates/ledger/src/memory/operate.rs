@@ -8,6 +8,7 @@ use sluice_domain::ledger_clock::ClockRecord;
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::replay::{Reapply, replayable};
 use sluice_domain::time::Time;
+use sluice_domain::upsert::RecordIdentity;
 use sluice_domain::worker::LaneOrder;
 
 use super::lanes::LanePlace;
@@ -182,16 +183,20 @@ impl Store {
         let proofs = self.prune_proofs(prune.at, limit);
         let bindings = self.prune_bindings(prune.at, limit);
         let waiting = self.prune_waiting(prune.at, limit);
+        let groups = self.failure_groups.prune(prune.at, limit);
         let approvals = self.approvals.len();
         let uses = self.prune_policies(prune.at, limit);
         let approvals = approvals - self.approvals.len();
         let marks = marks.len();
         let kinds = [("body", bodies), ("mark", marks), ("retry", retries), ("proof", proofs), ("cap_use", uses)];
         let others = [("event", events), ("approval", approvals), ("binding", bindings), ("waiting_event", waiting)];
+        let commands = self.prune_commands(prune.at, limit);
+        self.count_pruned("failure_group", groups);
+        self.count_pruned("command", commands);
         for (kind, rows) in kinds.into_iter().chain(others) {
             self.count_pruned(kind, rows);
         }
-        let slices = [bodies, events, marks, retries, proofs, bindings, uses, waiting];
+        let slices = [bodies, events, marks, retries, proofs, bindings, uses, waiting, groups, commands];
         let rows = slices.iter().sum::<usize>() as u64;
         Pruned { rows, more: slices.iter().any(|rows| *rows >= limit) }
     }
@@ -211,6 +216,7 @@ impl Store {
         let seqs: Vec<EventSeq> = unneeded.map(|event| event.seq).take(limit).collect();
         for seq in &seqs {
             self.variants.remove(seq);
+            self.event_revisions.remove(seq);
             if let Some(event) = self.events.get_mut(seq) {
                 event.body = None;
             }
@@ -252,10 +258,23 @@ impl Store {
     fn remove_job(&mut self, id: JobId) {
         if let Some(job) = self.jobs.remove(&id) {
             self.lanes.update(LanePlace::of(&job.record), None);
+            self.count_job(Some(job.record.state), None);
+            for identity in job.effects.iter().filter_map(|effect| effect.begin.identity.as_ref()) {
+                self.forget_identity_of_job(identity, id);
+            }
             self.stragglers.retain(|_, straggler| straggler.job != id);
             self.count_pruned("job", 1);
             self.count_pruned("effect", job.effects.len());
             self.count_pruned("attempt", job.attempts.len());
+        }
+    }
+
+    fn forget_identity_of_job(&mut self, identity: &RecordIdentity, job: JobId) {
+        if let Some(jobs) = self.identities.get_mut(identity)
+            && jobs.remove(&job)
+            && jobs.is_empty()
+        {
+            self.identities.remove(identity);
         }
     }
 

@@ -9,6 +9,7 @@ use sluice_domain::policy::{CapReservation, ContactFacts};
 use sluice_domain::time::Time;
 
 use super::Store;
+use crate::filter::Page;
 use crate::op::{Begin, SetConsent, SetSafeMode, Suppress, Unsuppress};
 use crate::record::{SafeModeRecord, SuppressionRecord, describe_contacts};
 
@@ -20,6 +21,7 @@ pub(super) struct Policies {
     uses: BTreeMap<Counted, BTreeMap<EffectKey, Use>>,
     consents: BTreeMap<(KeyDigest, Arc<str>), (bool, Time)>,
     suppressed: BTreeMap<(KeyDigest, String), SuppressionRecord>,
+    last_suppression: i64,
     safe_modes: BTreeMap<Option<String>, SafeModeRecord>,
 }
 
@@ -84,7 +86,13 @@ impl Store {
         let Suppress { contacts, channel, actor, reason, at } = suppress;
         let mut changed = 0;
         for (contact, label) in contacts {
+            let known = self.policies.suppressed.get(&(*contact, channel.clone())).map(|record| record.id);
+            let id = known.unwrap_or_else(|| {
+                self.policies.last_suppression += 1;
+                self.policies.last_suppression
+            });
             let record = SuppressionRecord {
+                id,
                 label: label.clone(),
                 channel: channel.clone(),
                 at: *at,
@@ -145,10 +153,11 @@ impl Store {
         uses.filter(|(_, used)| used.at > since).count() as u64
     }
 
-    pub(crate) fn suppressions(&self, limit: u32) -> Vec<SuppressionRecord> {
-        let mut records: Vec<_> = self.policies.suppressed.values().cloned().collect();
-        records.sort_by_key(|record| std::cmp::Reverse(record.at));
-        records.truncate(limit as usize);
+    pub(crate) fn suppressions(&self, page: Page) -> Vec<SuppressionRecord> {
+        let is_behind = |record: &&SuppressionRecord| page.after.is_none_or(|after| record.id < after);
+        let mut records: Vec<_> = self.policies.suppressed.values().filter(is_behind).cloned().collect();
+        records.sort_by_key(|record| std::cmp::Reverse(record.id));
+        records.truncate(page.limit as usize);
         records
     }
 

@@ -1,6 +1,7 @@
 //! Reads.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use sluice_domain::event::{EventId, EventStatus};
@@ -10,7 +11,9 @@ use sluice_domain::time::Time;
 use sluice_domain::wait::WaitReason;
 
 use super::{DAY_MS, Store};
-use crate::filter::{EventQuery, JobFilter, Page, StoredQuery};
+use crate::audit::AuditFilter;
+use crate::balance::{BalanceOutcome, BalancePart};
+use crate::filter::{EventQuery, JobFilter, ListPage, Page, StoredQuery};
 use crate::op::{EventLookup, FoundKeys, KeyLookup};
 use crate::record::{
     AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, JobSummary, JobTotal,
@@ -41,11 +44,8 @@ impl Store {
 
     /// Number of jobs by state.
     pub fn job_counts(&self) -> Vec<(JobState, u64)> {
-        let mut counts = BTreeMap::<i64, (JobState, u64)>::new();
-        for job in self.jobs() {
-            counts.entry(job.state.code()).or_insert((job.state, 0)).1 += 1;
-        }
-        counts.into_values().collect()
+        let counts = self.job_states.iter().filter(|(_, count)| **count > 0);
+        counts.filter_map(|(code, count)| Some((JobState::from_code(*code)?, *count))).collect()
     }
 
     /// Number of events.
@@ -154,9 +154,9 @@ impl Store {
         attempts.into_iter().map(|attempt| attempt.record(job)).collect()
     }
 
-    pub(crate) fn list_events(&self, query: &EventQuery, page: Page) -> Vec<ListedEvent> {
+    pub(crate) fn list_events(&self, query: &EventQuery, page: Page) -> ListPage<ListedEvent> {
         let newest_first = self.events.values().rev().filter(|event| page.after.is_none_or(|after| event.seq < after));
-        newest_first
+        let found = newest_first
             .filter(|event| query.source.as_deref().is_none_or(|source| *event.new.source == *source))
             .filter(|event| query.event_type.as_deref().is_none_or(|wanted| event.new.event_type == wanted))
             .filter(|event| query.since.is_none_or(|since| event.new.received_at >= since))
@@ -169,8 +169,8 @@ impl Store {
                 let status = EventStatus::of(listed.jobs.iter().map(|job| job.state));
                 query.status.is_none_or(|wanted| wanted == status)
             })
-            .take(page.limit as usize)
-            .collect()
+            .take(page.limit as usize);
+        ListPage::of(found.collect(), page, |listed| listed.event.seq)
     }
 
     pub(crate) fn find_keys(&self, lookup: &KeyLookup) -> FoundKeys {
@@ -191,22 +191,27 @@ impl Store {
         let matches = |event: &&super::EventRow| match lookup {
             EventLookup::Trace(id) => event.record.trace_id() == id,
             EventLookup::Record(id) => wrote(event, id),
+            EventLookup::Identity { identity, except } => {
+                let jobs = event.job_ids().filter(|job| job != except).filter_map(|job| self.jobs.get(&job));
+                jobs.flat_map(|row| &row.effects).any(|effect| effect.begin.identity.as_ref() == Some(identity))
+            }
         };
         self.events.values().rev().filter(matches).map(|event| event.seq).collect()
     }
 
-    pub(crate) fn list_jobs(&self, filter: &JobFilter, page: Page) -> Vec<(JobRecord, EventRecord)> {
+    pub(crate) fn list_jobs(&self, filter: &JobFilter, page: Page) -> ListPage<(JobRecord, EventRecord)> {
         let newest_first = self.jobs().collect::<Vec<_>>().into_iter().rev();
-        newest_first
+        let found = newest_first
             .filter(|job| page.after.is_none_or(|after| job.id.0 < after) && self.matches(job, filter))
             .take(page.limit as usize)
-            .filter_map(|job| Some((job.clone(), (*self.events.get(&job.seq)?.record).clone())))
-            .collect()
+            .filter_map(|job| Some((job.clone(), (*self.events.get(&job.seq)?.record).clone())));
+        ListPage::of(found.collect(), page, |(job, _)| job.id.0)
     }
 
-    pub(crate) fn matching_jobs(&self, filter: &JobFilter, after: JobId, limit: u32) -> Vec<JobId> {
+    pub(crate) fn matching_jobs_part(&self, filter: &JobFilter, after: JobId, limit: u32) -> ListPage<JobId> {
         let oldest_first = self.jobs.from(&JobId(after.0 + 1)).map(|job| &job.record);
-        oldest_first.filter(|job| self.matches(job, filter)).take(limit as usize).map(|job| job.id).collect()
+        let found = oldest_first.filter(|job| self.matches(job, filter)).take(limit as usize).map(|job| job.id);
+        ListPage::of(found.collect(), Page { after: Some(after.0), limit }, |id| id.0)
     }
 
     fn matches(&self, job: &JobRecord, filter: &JobFilter) -> bool {
@@ -219,6 +224,7 @@ impl Store {
             && is(&filter.queue, Some(&job.queue))
             && is(&filter.dead_letter_queue, job.dead_letter_queue.as_deref())
             && is(&filter.source, self.events.get(&job.seq).map(|event| &*event.new.source))
+            && is(&filter.destination, Some(&job.destination))
             && is(&filter.class, failure.map(|failure| failure.class.as_str()))
             && is(&filter.code, failure.map(|failure| failure.code.as_str()))
             && filter.since.is_none_or(|since| job.updated_at >= since)
@@ -343,9 +349,32 @@ impl Store {
         loaded
     }
 
-    pub(crate) fn audit_trail(&self, page: Page) -> Vec<AuditRecord> {
-        let newest_first = self.audit.iter().rev().filter(|line| page.after.is_none_or(|after| line.id < after));
-        newest_first.take(page.limit as usize).cloned().collect()
+    pub(crate) fn audit_entries(&self, filter: &AuditFilter, page: Page) -> ListPage<AuditRecord> {
+        let (first, before) = filter.window(page, self.audit.len() as i64 + 1);
+        let looked_at = self.audit.iter().rev().filter(|line| line.id < before && line.id >= first);
+        let found = looked_at.filter(|line| filter.matches(line)).take(page.limit as usize).cloned().collect();
+        let can_match = |line: &&AuditRecord| filter.since.is_none_or(|since| line.at >= since);
+        let is_more = self.audit.iter().filter(can_match).any(|line| line.id < first);
+        let scanned_to = self.audit.iter().find(|line| line.id >= first).map(|line| line.at);
+        filter.found(found, page, (first, scanned_to.filter(|_| is_more)))
+    }
+
+    pub(crate) fn balance_start(&self, day: Time) -> (Vec<SourceDayCounts>, Range<EventSeq>) {
+        let first = self.events.values().find(|event| event.record.persisted_at >= day).map(|event| event.seq);
+        let end = self.last_seq + 1;
+        (self.source_day_counts(&day.to_jiff().strftime("%Y-%m-%d").to_string()), first.unwrap_or(end)..end)
+    }
+
+    pub(crate) fn balance_part(&self, after: EventSeq, limit: u32) -> BalancePart {
+        let mut part = BalancePart { looked_until: after, ..BalancePart::default() };
+        for event in self.events.values().filter(|event| event.seq > after && event.seq <= after + i64::from(limit)) {
+            let states = event.job_ids().filter_map(|id| self.jobs.get(&id)).map(|job| job.record.state);
+            let outcome = states.map(outcome_of).max().unwrap_or(BalanceOutcome::Noop);
+            let day = event.record.persisted_at.to_jiff().strftime("%Y-%m-%d").to_string();
+            *part.counts.entry((day, event.new.source.to_string(), outcome)).or_default() += 1;
+        }
+        part.looked_until = (after + i64::from(limit)).min(self.last_seq.max(after));
+        part
     }
 
     /// What each source has sent on each day since one.
@@ -400,4 +429,15 @@ pub struct EffectStatus<'a> {
     /// Reads in all, since the last attempt.
     pub reads: u32,
     pub last_at: Time,
+}
+
+fn outcome_of(state: JobState) -> BalanceOutcome {
+    match state {
+        JobState::Succeeded => BalanceOutcome::Done,
+        JobState::Noop => BalanceOutcome::Noop,
+        JobState::Dropped => BalanceOutcome::Dropped,
+        JobState::Unknown => BalanceOutcome::Unknown,
+        JobState::Dead => BalanceOutcome::Dead,
+        JobState::Queued | JobState::Running | JobState::Retrying | JobState::Waiting => BalanceOutcome::Waiting,
+    }
 }

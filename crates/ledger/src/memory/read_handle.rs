@@ -59,6 +59,18 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().event_span(since))
     }
 
+    async fn failure_groups(&self, query: GroupQuery) -> Result<Vec<FailureGroup>> {
+        Ok(self.lock().list_failure_groups(&query))
+    }
+
+    async fn failure_group(&self, id: GroupId) -> Result<Option<FailureGroup>> {
+        Ok(self.lock().failure_group(id))
+    }
+
+    async fn failure_group_counts(&self) -> Result<Vec<(GroupState, u64)>> {
+        Ok(self.lock().failure_group_counts())
+    }
+
     async fn shapes(&self, source: Option<String>) -> Result<Vec<ShapeRecord>> {
         Ok(self.lock().shapes(source.as_ref()))
     }
@@ -109,16 +121,16 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().attempts(job))
     }
 
-    async fn list_events(&self, query: EventQuery, page: Page) -> Result<Vec<ListedEvent>> {
+    async fn list_events(&self, query: EventQuery, page: Page) -> Result<ListPage<ListedEvent>> {
         Ok(self.lock().list_events(&query, page))
     }
 
-    async fn list_jobs(&self, filter: JobFilter, page: Page) -> Result<Vec<(JobRecord, EventRecord)>> {
+    async fn list_jobs(&self, filter: JobFilter, page: Page) -> Result<ListPage<(JobRecord, EventRecord)>> {
         Ok(self.lock().list_jobs(&filter, page))
     }
 
-    async fn matching_jobs(&self, filter: JobFilter, after: JobId, limit: u32) -> Result<Vec<JobId>> {
-        Ok(self.lock().matching_jobs(&filter, after, limit))
+    async fn matching_jobs_part(&self, filter: JobFilter, after: JobId, limit: u32) -> Result<ListPage<JobId>> {
+        Ok(self.lock().matching_jobs_part(&filter, after, limit))
     }
 
     async fn dead_reasons(&self, since: Time, limit: u32) -> Result<Vec<Reason>> {
@@ -165,8 +177,16 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().pinned())
     }
 
-    async fn audit_trail(&self, page: Page) -> Result<Vec<AuditRecord>> {
-        Ok(self.lock().audit_trail(page))
+    async fn audit_entries(&self, filter: AuditFilter, page: Page) -> Result<ListPage<AuditRecord>> {
+        Ok(self.lock().audit_entries(&filter, page))
+    }
+
+    async fn balance_part(&self, after: EventSeq, limit: u32) -> Result<BalancePart> {
+        Ok(self.lock().balance_part(after, limit))
+    }
+
+    async fn balance_start(&self, day: Time) -> Result<(Vec<SourceDayCounts>, Range<EventSeq>)> {
+        Ok(self.lock().balance_start(day))
     }
 
     async fn source_day_counts(&self, since_day: String) -> Result<Vec<SourceDayCounts>> {
@@ -210,8 +230,20 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().contact_of_event(event, slot))
     }
 
+    async fn event_revisions(&self, event: EventSeq) -> Result<Vec<EventRevisionRecord>> {
+        Ok(self.lock().event_revisions(event))
+    }
+
     async fn event_identity(&self, event: EventSeq) -> Result<EventIdentity> {
         Ok(self.lock().event_identity(event))
+    }
+
+    async fn due_identity_lookups(&self, at: Time, limit: u32) -> Result<Vec<(EventSeq, u32)>> {
+        Ok(self.lock().due_identity_lookups(at, limit))
+    }
+
+    async fn event_duplicates(&self, event: EventSeq) -> Result<Option<EventDuplicates>> {
+        Ok(self.lock().event_duplicates(event))
     }
 
     async fn supplied_identities(&self, contact: ContactId, limit: u32) -> Result<Vec<IdentityRecord>> {
@@ -246,8 +278,8 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().credentials(kind))
     }
 
-    async fn suppressions(&self, limit: u32) -> Result<Vec<SuppressionRecord>> {
-        Ok(self.lock().suppressions(limit))
+    async fn suppressions(&self, page: Page) -> Result<Vec<SuppressionRecord>> {
+        Ok(self.lock().suppressions(page))
     }
 
     async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalRecord>> {

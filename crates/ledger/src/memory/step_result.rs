@@ -78,6 +78,7 @@ fn effect_of(result: StepResult, output: Value) -> EffectRow {
             class: EffectClass::Transactional,
             action: result.action,
             destination: "".into(),
+            identity: None,
             at,
         },
         state,

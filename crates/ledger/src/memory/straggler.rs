@@ -8,7 +8,7 @@ use sluice_domain::worker::LaneOrder;
 
 use super::Store;
 use crate::op::{ChangedJob, EffectSettlement, Recheck};
-use crate::straggler::{Straggler, StragglerChange};
+use crate::straggler::{DueLane, Straggler, StragglerChange};
 
 impl Store {
     /// The effect of a job was settled: its call may be applied later, or its write is confirmed.
@@ -43,6 +43,14 @@ impl Store {
         self.stragglers.values().map(|straggler| straggler.due_at).min()
     }
 
+    /// Whether a lane is still to be compared whose job has not failed.
+    pub fn waits_for_stragglers(&self) -> bool {
+        self.stragglers.values().filter(|straggler| !straggler.is_compared()).any(|straggler| {
+            let state = self.jobs.get(&straggler.job).map(|job| job.record.state);
+            !matches!(state, Some(JobState::Dead | JobState::Unknown))
+        })
+    }
+
     /// Requeues the jobs of lanes in which a call may have been applied late. Returns those that were requeued.
     pub fn recheck(&mut self, recheck: &Recheck) -> Vec<ChangedJob> {
         let due = self.stragglers.iter().filter(|(_, straggler)| straggler.due_at <= recheck.due_at);
@@ -53,19 +61,23 @@ impl Store {
         due.truncate(recheck.jobs_max as usize);
         let mut changed = Vec::new();
         for (_, lane, straggler) in due {
-            let state = self.jobs.get(&straggler.job).map(|job| job.record.state);
-            if state.is_some_and(JobState::is_live) {
-                self.stragglers.insert(lane, Straggler { due_at: recheck.due_at + Recheck::LATER, ..straggler });
-                continue;
-            }
-            let requeued = match state {
-                Some(JobState::Succeeded) => self.recheck_job(straggler, recheck),
-                _ => None,
+            let job = self.jobs.get(&straggler.job);
+            let effect = job.and_then(|job| job.effects.iter().find(|effect| effect.begin.key == straggler.key));
+            let states = (job.map(|job| job.record.state), effect.map(|effect| effect.state));
+            let requeued = match DueLane::of(recheck, states.0, states.1) {
+                DueLane::Later(due_at) => {
+                    self.stragglers.insert(lane, Straggler { due_at, ..straggler });
+                    None
+                }
+                DueLane::Delete => {
+                    self.stragglers.remove(&lane);
+                    None
+                }
+                DueLane::Compare => {
+                    self.stragglers.insert(lane, Straggler { due_at: Time::NEVER, ..straggler });
+                    self.recheck_job(straggler, recheck)
+                }
             };
-            match requeued {
-                Some(_) => drop(self.stragglers.insert(lane, Straggler { due_at: Time::NEVER, ..straggler })),
-                None => drop(self.stragglers.remove(&lane)),
-            }
             changed.extend(requeued);
         }
         changed.sort_unstable_by_key(|(job, _)| *job);
@@ -76,9 +88,6 @@ impl Store {
         let Straggler { job, key, .. } = straggler;
         let row = self.jobs.get_mut(&job)?;
         let effect = row.effects.iter_mut().find(|effect| effect.begin.key == key)?;
-        if effect.state != EffectState::Applied {
-            return None;
-        }
         (effect.state, effect.absent_reads, effect.reads) = (EffectState::Rechecking, 0, 0);
         effect.last_at = recheck.at;
         let (step, destination) = (effect.begin.step, effect.begin.destination.clone());

@@ -8,8 +8,8 @@ use super::batch::Batch;
 use super::read_pool::Reader;
 use super::row::wrong;
 use crate::access::{
-    CredentialRecord, NewCredential, PutUser, RemoveUser, RevokeCredential, SecretDigest, TakeLink, UseCredential,
-    UserRecord,
+    CredentialRecord, NewCredential, ProviderIdentity, PutUser, RemoveUser, RevokeCredential, SecretDigest, TakeLink,
+    UseCredential, UserRecord,
 };
 
 impl Reader<'_> {
@@ -73,7 +73,9 @@ impl Batch<'_, '_> {
                 new.reveal,
                 new.at.0,
                 new.actor,
-                new.expires_at.0
+                new.expires_at.0,
+                new.provider.as_ref().map(|provider| &provider.issuer),
+                new.provider.as_ref().map(|provider| &provider.subject),
             ],
             credential_row,
         )?;
@@ -125,12 +127,14 @@ fn user_row(row: &Row<'_>) -> rusqlite::Result<UserRecord> {
 }
 
 fn credential_row(row: &Row<'_>) -> rusqlite::Result<CredentialRecord> {
+    let (issuer, subject): (Option<String>, Option<String>) = (row.get(9)?, row.get(10)?);
     Ok(CredentialRecord {
         id: row.get(0)?,
         kind: CredentialKind::parse(row.get_ref(1)?.as_str()?).ok_or_else(|| wrong(1, "unknown kind"))?,
         name: row.get(2)?,
         role: role(row, 3)?,
         reveal: row.get(4)?,
+        provider: issuer.zip(subject).map(|(issuer, subject)| ProviderIdentity { issuer, subject }),
         created_at: Time(row.get(5)?),
         created_by: row.get(6)?,
         expires_at: Time(row.get(7)?),

@@ -22,7 +22,15 @@ use crate::record::AttemptKind;
 
 const GO: CappedBeginResult = CappedBeginResult::Begun(BeginResult::Go);
 const ALREADY_APPLIED: CappedBeginResult = CappedBeginResult::Begun(BeginResult::AlreadyApplied);
+const IDENTITY_BUSY: CappedBeginResult = CappedBeginResult::Begun(BeginResult::IdentityBusy);
 const STALE: CappedBeginResult = CappedBeginResult::Begun(BeginResult::Stale);
+
+/// The settlement of an effect.
+struct SealedEffect<'a> {
+    settled: &'a EffectSettlement,
+    /// Its result, sealed.
+    result: Option<Vec<u8>>,
+}
 
 impl Batch<'_, '_> {
     pub fn begin_attempt(&mut self, begin: &Begin, caps: &[CapReservation]) -> rusqlite::Result<CappedBeginResult> {
@@ -34,6 +42,11 @@ impl Batch<'_, '_> {
             // Another revision may have given its step another place.
             self.write_effect(&EffectColumns { step: begin.step, ..effect.clone() })?;
             return Ok(ALREADY_APPLIED);
+        }
+        if let Some(identity) = &begin.identity
+            && !self.claim_identity(begin.job, identity)?
+        {
+            return Ok(IDENTITY_BUSY);
         }
         if let Some(exhausted) = self.exhausted_cap(begin, caps)? {
             return Ok(CappedBeginResult::Refused(exhausted));
@@ -111,7 +124,7 @@ impl Batch<'_, '_> {
         if let Some(effect) = &settlement.effect {
             let result = effect.result.as_deref();
             let result = sealed_json(&sealer, place::effect_result(settlement.job.0, &effect.key.0), result);
-            self.settle_effect(&mut head, settlement, (effect, result), begin)?;
+            self.settle_effect(&mut head, settlement, SealedEffect { settled: effect, result }, begin)?;
         }
         if let Some(attempt) = &settlement.attempt {
             self.insert_attempt(&mut head, settlement, attempt, &sealer)?;
@@ -162,17 +175,21 @@ impl Batch<'_, '_> {
             ..head.total.as_ref()
         };
         self.move_total(&head, settled);
-        Ok(())
+        match &next.failure {
+            Some(failure) if next.state == JobState::Dead => self.note_death(&head, failure, settlement.at),
+            _ => Ok(()),
+        }
     }
 
-    /// `settled` comes with its sealed result. With `begin`, the effect of an attempt whose intent was not recorded before.
+    /// With `begin`, the effect of an attempt whose intent was not recorded before.
     fn settle_effect(
         &mut self,
         head: &mut JobHead,
         settlement: &Settlement,
-        (settled, result): (&EffectSettlement, Option<Vec<u8>>),
+        effect: SealedEffect<'_>,
         begin: Option<&Begin>,
     ) -> rusqlite::Result<()> {
+        let SealedEffect { settled, result } = effect;
         let earlier = self.find_effect(head, settled.key)?;
         self.count_attempt(settlement, begin, earlier.as_ref());
         let mut effect = match (earlier, begin) {

@@ -16,7 +16,7 @@ use crate::record::{EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, L
 type StoredEvent = (Arc<EventRecord>, Arc<EventBody>);
 
 /// Column of `backlog_ready.sql` that says whether the job is blocked.
-const BLOCKED: usize = 23;
+const BLOCKED: usize = 24;
 
 impl Reader<'_> {
     pub fn backlog(&self, query: &BacklogQuery) -> rusqlite::Result<BacklogPage> {

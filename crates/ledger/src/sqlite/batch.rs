@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
+use sluice_domain::duplicate_stats::DuplicateRequest;
 use sluice_domain::event::MappingWarning;
 use sluice_domain::history::Measure;
 use sluice_domain::job::{JobId, JobState, Term};
@@ -20,11 +21,12 @@ use super::mac::{JobColumns, Mac};
 use super::new_jobs::InsertedEvent;
 use super::read_pool::Reader;
 use super::row::wrong;
+use super::search::SEARCH_MAX;
 use super::statements::{StatementId, Statements};
 use super::totals::{Names, TotalChanges, TotalKey, TotalRef};
 use crate::fence::JobGuard;
 use crate::op::ChangedJob;
-use crate::record::SourceDayCounts;
+use crate::record::{EventSeq, SourceDayCounts};
 use crate::seal::{KeyId, SealContext, StableId};
 
 /// The next free numbers. Reset when a batch is rolled back.
@@ -60,6 +62,8 @@ pub(super) struct Batch<'a, 'c> {
     pub source_days: BTreeMap<Arc<str>, SourceDayCounts>,
     /// Duplicates by source, kind and bucket of lateness.
     pub lateness: BTreeMap<(Arc<str>, Lateness, u32), i64>,
+    /// Duplicates by their events.
+    pub duplicates: BTreeMap<EventSeq, Vec<DuplicateRequest>>,
     /// Conversions that lost something, by source.
     pub mapping_warnings: BTreeMap<(Arc<str>, MappingWarning), i64>,
     pub totals: TotalChanges,
@@ -128,6 +132,9 @@ impl Batch<'_, '_> {
                 count(counts.clashes),
                 count(counts.by_content)
             ])?;
+        }
+        for (seq, requests) in std::mem::take(&mut self.duplicates) {
+            self.add_duplicates(seq, requests)?;
         }
         for ((source, kind, bucket), count) in std::mem::take(&mut self.lateness) {
             self.cached(include_str!("sql/add_lateness.sql"))?.execute(params![
@@ -223,7 +230,12 @@ impl Batch<'_, '_> {
 
     /// Reads within the transaction.
     pub fn reader(&self) -> Reader<'_> {
-        Reader { connection: self.connection, key_store: self.key_store, changes: Some(&self.key_changes) }
+        Reader {
+            connection: self.connection,
+            key_store: self.key_store,
+            changes: Some(&self.key_changes),
+            search_max: SEARCH_MAX,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use super::batch::Batch;
 use super::caps::contact_digest;
 use super::read_pool::Reader;
 use super::row::place;
+use crate::filter::Page;
 use crate::op::{SetConsent, SetSafeMode, Suppress, Unsuppress};
 use crate::record::{SafeModeRecord, SuppressionRecord, describe_contacts};
 
@@ -109,11 +110,12 @@ impl Reader<'_> {
         Ok(facts)
     }
 
-    pub fn suppressions(&self, limit: &u32) -> rusqlite::Result<Vec<SuppressionRecord>> {
+    pub fn suppressions(&self, page: &Page) -> rusqlite::Result<Vec<SuppressionRecord>> {
         let mut statement = self.prepare_cached(include_str!("sql/suppressions.sql"))?;
-        let records = statement.query_map([limit], |row| {
+        let records = statement.query_map(params![page.after, page.limit], |row| {
             let label = self.opened_text(row, 5, place::suppression_label(row.get(0)?))?;
             Ok(SuppressionRecord {
+                id: row.get(0)?,
                 label,
                 channel: row.get(1)?,
                 at: Time(row.get(2)?),

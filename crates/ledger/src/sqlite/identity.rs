@@ -77,6 +77,24 @@ impl Batch<'_, '_> {
         }
     }
 
+    /// The conflicts of what an event says, before anything is written.
+    pub(super) fn check_owners(&self, observation: &Observation) -> rusqlite::Result<Result<(), Vec<Conflict>>> {
+        let conflicts = self.find_owners(&observation.identifiers)?.resolution.conflicts;
+        Ok(if conflicts.is_empty() { Ok(()) } else { Err(conflicts) })
+    }
+
+    /// Forgets what an event said about its contact.
+    pub(super) fn retract(&self, contact: ContactId, seq: EventSeq) -> rusqlite::Result<()> {
+        let Some(mut row) = self.reader().contact_row(contact)? else { return Ok(()) };
+        row.state.retract(seq);
+        self.write_contact(&row, false)
+    }
+
+    /// The entity of a contact's lane, as it is stored.
+    pub(super) fn entity_of(&self, contact: ContactId) -> rusqlite::Result<u64> {
+        Ok(entity(self, self.reader().owner(contact)?))
+    }
+
     fn find_owners(&self, identifiers: &[Identifier]) -> rusqlite::Result<FoundOwners> {
         let mut owners = Vec::with_capacity(identifiers.len());
         let mut rows: Vec<(ContactId, ContactRow)> = Vec::new();

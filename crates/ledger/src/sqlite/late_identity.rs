@@ -16,8 +16,8 @@ use super::key_index::{EventRef, prefix};
 use super::read_pool::Reader;
 use super::row::place;
 use super::totals::TotalRef;
-use crate::op::{Identified, IdentifyEvent, RELEASE};
-use crate::record::{EventIdentity, EventRecord, EventSeq, IdentityRecord, NewEvent};
+use crate::op::{Identified, IdentifyEvent, IdentityLookupEnded};
+use crate::record::{EventIdentity, EventRecord, EventSeq, IdentityLookupRecord, IdentityRecord, NewEvent};
 
 /// The links that events wait under, in memory: an accept reads the table only if one of its links may be there.
 #[derive(Debug)]
@@ -75,13 +75,23 @@ impl Batch<'_, '_> {
         self.key_store.digest("link", &link.digest.0)
     }
 
-    /// Lets a quarantined event wait for an identity, if something links it with later events and there is room.
-    pub(super) fn await_identity(&mut self, event: &NewEvent, seq: EventSeq, id: EventId) -> rusqlite::Result<()> {
+    /// Lets a quarantined event wait for an identity. Returns the number of events that it releases: none.
+    pub(super) fn await_identity(&mut self, event: &NewEvent, seq: EventSeq, id: EventId) -> rusqlite::Result<u32> {
+        let Some(quarantine) = event.quarantine.as_ref().filter(|_| !event.jobs.is_empty()) else { return Ok(0) };
+        if quarantine.looks_up_identity {
+            self.cached(include_str!("sql/insert_identity_lookup.sql"))?.execute(params![seq, self.now.0])?;
+        }
+        self.await_later_event(event, seq, id)?;
+        Ok(0)
+    }
+
+    /// Lets an event wait under its links, if something links it with later events and there is room.
+    fn await_later_event(&mut self, event: &NewEvent, seq: EventSeq, id: EventId) -> rusqlite::Result<()> {
         let Some(observation) = event.observation.as_deref().filter(|said| said.identifiers.is_empty()) else {
             return Ok(());
         };
         let Some(correlation) = &observation.correlation else { return Ok(()) };
-        if event.jobs.is_empty() || self.waiting.events >= WAITING_EVENTS_MAX {
+        if self.waiting.events >= WAITING_EVENTS_MAX {
             return Ok(());
         }
         let mut expires_at = None;
@@ -110,13 +120,14 @@ impl Batch<'_, '_> {
             .collect()
     }
 
-    /// Releases the events that wait under a link of this one: they belong to its contact.
-    pub(super) fn release_waiting(&mut self, supplying: &SupplyingEvent<'_>) -> rusqlite::Result<()> {
+    /// Releases the events that wait under a link of this one: they belong to its contact. Returns their number.
+    pub(super) fn release_waiting(&mut self, supplying: &SupplyingEvent<'_>) -> rusqlite::Result<u32> {
         let SupplyingEvent { event, id, contact, entity, contact_key } = *supplying;
         let correlation = event.observation.as_deref().and_then(|observation| observation.correlation.as_deref());
         let Some(correlation) = correlation.filter(|correlation| !correlation.identity.is_empty()) else {
-            return Ok(());
+            return Ok(0);
         };
+        let mut released = 0;
         let mut seqs = Vec::new();
         for digest in correlation.links.iter().map(|link| self.link_digest(link)).collect::<Vec<_>>() {
             if self.waiting.may_contain(&digest) {
@@ -136,14 +147,15 @@ impl Batch<'_, '_> {
             };
             if self.release(seq, target, &supplied)? {
                 self.observe(contact, &observation, seq)?;
+                released += 1;
             }
         }
-        Ok(())
+        Ok(released)
     }
 
-    /// Releases an event with the identity that an operator supplies.
+    /// Releases an event with the identity that an operator or a lookup supplies.
     pub(super) fn identify_event(&mut self, identify: &IdentifyEvent) -> rusqlite::Result<Identified> {
-        let IdentifyEvent { seq, observation, supplied, contact } = identify;
+        let IdentifyEvent { seq, observation, supplied, contact, outputs } = identify;
         let Some(event) = self.reader().event_record(*seq)? else { return Ok(Identified::NotFound) };
         if !self.reader().jobs_of_event(&event)?.iter().any(awaits_identity) {
             return Ok(Identified::NotWaiting);
@@ -154,6 +166,9 @@ impl Batch<'_, '_> {
             Err(conflicts) => return Ok(Identified::Conflict(conflicts)),
         };
         self.release(*seq, ReleaseTarget { contact, entity, contact_key }, supplied)?;
+        for output in outputs {
+            self.record_output(output, contact_key)?;
+        }
         Ok(Identified::Done(contact))
     }
 
@@ -161,6 +176,7 @@ impl Batch<'_, '_> {
     /// repeat finds none.
     fn release(&mut self, seq: EventSeq, target: ReleaseTarget, supplied: &SuppliedIdentity) -> rusqlite::Result<bool> {
         self.forget_waiting(seq)?;
+        self.cached(include_str!("sql/delete_identity_lookup.sql"))?.execute([seq])?;
         let Some(event) = self.reader().event_record(seq)? else { return Ok(false) };
         let jobs = self.reader().jobs_of_event(&event)?;
         let jobs: Vec<JobId> = jobs.iter().filter(|job| awaits_identity(job)).map(|job| job.id).collect();
@@ -180,13 +196,19 @@ impl Batch<'_, '_> {
             supplied.at.0,
             sealed
         ])?;
-        let (actor, detail) = match &supplied.by {
-            SuppliedBy::Event(id) => (RELEASE, format!("by the later event {id}")),
-            SuppliedBy::Operator { actor, reason } => (actor.as_str(), reason.clone()),
-        };
+        let (actor, detail) = supplied.by.audit();
         let object = format!("{} as {}", event.id, target.contact);
         self.log(supplied.at, actor, "identify", &object, &detail)?;
         Ok(true)
+    }
+
+    /// The lookups of an event ended without an identity. `false` if it was identified meanwhile.
+    pub(super) fn end_identity_lookup(&mut self, ended: &IdentityLookupEnded) -> rusqlite::Result<bool> {
+        let IdentityLookupEnded { seq, tries, due_at, last } = ended;
+        let due_at = due_at.map(|at| at.0);
+        let before = tries.saturating_sub(1);
+        let keep = include_str!("sql/keep_identity_lookup.sql");
+        Ok(self.cached(keep)?.execute(params![seq, tries, due_at, last, before])? > 0)
     }
 
     fn release_job(&mut self, id: JobId, entity: u64) -> rusqlite::Result<()> {
@@ -194,6 +216,7 @@ impl Batch<'_, '_> {
         head.entity = entity as i64;
         let mac = head.mac(self.key_store);
         self.cached(include_str!("sql/set_job_entity.sql"))?.execute(params![id.0, head.entity, mac])?;
+        self.note_revival(&head)?;
         // Its route was chosen without the identity.
         let (destination, restarts) = ("", true);
         let revision = head.total.revision.clone();
@@ -211,7 +234,7 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    fn forget_waiting(&mut self, seq: EventSeq) -> rusqlite::Result<()> {
+    pub(super) fn forget_waiting(&mut self, seq: EventSeq) -> rusqlite::Result<()> {
         if self.cached(include_str!("sql/delete_waiting_event.sql"))?.execute([seq])? > 0 {
             self.cached(include_str!("sql/delete_waiting_links.sql"))?.execute([seq])?;
             self.waiting.events = self.waiting.events.saturating_sub(1);
@@ -247,7 +270,7 @@ impl Batch<'_, '_> {
 }
 
 impl Reader<'_> {
-    fn event_record(&self, seq: EventSeq) -> rusqlite::Result<Option<EventRecord>> {
+    pub fn event_record(&self, seq: EventSeq) -> rusqlite::Result<Option<EventRecord>> {
         self.prepare_cached(include_str!("sql/event.sql"))?.query_row([seq], |row| self.event_row(row)).optional()
     }
 
@@ -290,8 +313,25 @@ impl Reader<'_> {
             Some(record) => self.jobs_of_event(&record)?.iter().any(awaits_identity),
             None => false,
         };
-        let waits_until = if waits { self.waiting_event(*event)?.map(|(_, until)| until) } else { None };
-        Ok(EventIdentity { supplied, waits_until })
+        if !waits {
+            return Ok(EventIdentity { supplied, ..EventIdentity::default() });
+        }
+        let waits_until = self.waiting_event(*event)?.map(|(_, until)| until);
+        Ok(EventIdentity { supplied, waits_until, lookup: self.identity_lookup(*event)? })
+    }
+
+    fn identity_lookup(&self, seq: EventSeq) -> rusqlite::Result<Option<IdentityLookupRecord>> {
+        let row = |row: &Row<'_>| {
+            let due_at = row.get::<_, Option<i64>>(1)?.map(Time);
+            Ok(IdentityLookupRecord { seq, tries: row.get(0)?, due_at, last: row.get(2)? })
+        };
+        self.prepare_cached(include_str!("sql/identity_lookup.sql"))?.query_row([seq], row).optional()
+    }
+
+    pub fn due_identity_lookups(&self, at: &Time, limit: &u32) -> rusqlite::Result<Vec<(EventSeq, u32)>> {
+        self.prepare_cached(include_str!("sql/due_identity_lookups.sql"))?
+            .query_map(params![at.0, limit], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect()
     }
 
     pub fn supplied_identities(&self, contact: &ContactId, limit: &u32) -> rusqlite::Result<Vec<IdentityRecord>> {

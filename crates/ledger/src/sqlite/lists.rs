@@ -1,12 +1,16 @@
-//! Lists of events and jobs.
+//! Lists of jobs.
 
-use rusqlite::params_from_iter;
+use std::ops::{ControlFlow, Range};
+
+use rusqlite::OptionalExtension;
 use rusqlite::types::Value as Sql;
 use sluice_domain::job::{JobId, JobState};
+use sluice_domain::time::Time;
 
 use super::read_pool::Reader;
-use crate::filter::{JobFilter, Page};
-use crate::record::{EventRecord, EventSeq, JobRecord};
+use super::search::{CandidateRow, Order, SearchBudget, WalkEnd};
+use crate::filter::{JobFilter, ListPage, Page};
+use crate::record::{EventRecord, JobRecord, JobTotal};
 
 /// Restricts a list to one range of a partial index, in the order of ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,65 +23,154 @@ pub(super) enum IndexRange {
     Parked { dead_letter_queue: Option<String> },
 }
 
+/// Where the jobs of a filter can be.
+#[derive(Clone, Debug)]
+pub(super) struct JobPlaces {
+    filter: JobFilter,
+    /// `None`: all jobs.
+    pub ranges: Vec<Option<IndexRange>>,
+    /// No more jobs than these match.
+    pub count_max: u64,
+}
+
 impl Reader<'_> {
-    pub fn list_jobs(&self, filter: &JobFilter, page: &Page) -> rusqlite::Result<Vec<(JobRecord, EventRecord)>> {
-        let mut jobs: Vec<JobRecord> = Vec::new();
-        for range in self.index_ranges(filter)? {
-            let (sql, values) = list_jobs_sql(filter, *page, range.as_ref());
-            let mut statement = self.prepare_cached(&sql)?;
-            let found = statement.query_map(params_from_iter(values), |row| self.job_row(row))?;
-            jobs.extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
-        }
-        jobs.sort_by_key(|job| std::cmp::Reverse(job.id));
-        jobs.truncate(page.limit as usize);
+    pub fn list_jobs(&self, filter: &JobFilter, page: &Page) -> rusqlite::Result<ListPage<(JobRecord, EventRecord)>> {
+        let found = self.search_jobs(filter, *page)?;
+        let mut job = self.prepare_cached(include_str!("sql/job.sql"))?;
         let mut event = self.prepare_cached(include_str!("sql/event.sql"))?;
-        let with_event = |job: JobRecord| {
-            let event = event.query_row([job.seq], |row| self.event_row(row))?;
+        found.try_map(|row| {
+            let job = job.query_row([row.id], |row| self.job_row(row))?;
+            let event = event.query_row([row.seq], |row| self.event_row(row))?;
             Ok((job, event))
-        };
-        jobs.into_iter().map(with_event).collect()
+        })
     }
 
-    /// Jobs that match, newest first, each with the sequence number of its event.
-    pub fn jobs_in_index(&self, filter: &JobFilter, page: Page) -> rusqlite::Result<Vec<(JobId, EventSeq)>> {
-        let mut jobs: Vec<(JobId, EventSeq)> = Vec::new();
-        for range in self.index_ranges(filter)? {
-            let (sql, values) = list_jobs_sql(filter, page, range.as_ref());
-            let mut statement = self.prepare_cached(&sql)?;
-            let found = statement.query_map(params_from_iter(values), |row| Ok((JobId(row.get(0)?), row.get(1)?)))?;
-            jobs.extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
+    /// Newest first.
+    fn search_jobs(&self, filter: &JobFilter, page: Page) -> rusqlite::Result<ListPage<CandidateRow>> {
+        let places = self.job_places(filter)?;
+        let (limit, before) = (page.limit as usize, page.after.unwrap_or(i64::MAX));
+        let mut found = Vec::new();
+        if places.count_max == 0 {
+            return Ok(ListPage::whole(found));
         }
-        jobs.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
-        jobs.truncate(page.limit as usize);
-        Ok(jobs)
+        // A first page that has found as many jobs as there are needs no further search.
+        let enough = match page.after {
+            None => limit.min(usize::try_from(places.count_max).unwrap_or(limit)),
+            Some(_) => limit,
+        };
+        let mut budget = SearchBudget::of(self.search_max);
+        for times in self.creation_times(filter, Order::NewestFirst)? {
+            let ids = self.ids_of(&times)?;
+            let ids = ids.start..ids.end.min(before);
+            let walked = self.walk_jobs(&places, (ids, Order::NewestFirst), &mut budget, |row| {
+                found.push(row);
+                Ok(if found.len() >= enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            })?;
+            match walked {
+                WalkEnd::Whole => {}
+                WalkEnd::Enough if found.len() < limit => return Ok(ListPage::whole(found)),
+                WalkEnd::Enough => return Ok(ListPage::full(found, |row| row.id)),
+                WalkEnd::OutOfTime(last) => {
+                    let at = self.job_time(last.id)?;
+                    return Ok(ListPage { rows: found, next: Some(last.id), scanned_to: at });
+                }
+            }
+        }
+        Ok(ListPage::whole(found))
     }
 
     /// Oldest first, so that a replay keeps the order of the jobs.
-    pub fn matching_jobs(&self, filter: &JobFilter, after: &JobId, limit: &u32) -> rusqlite::Result<Vec<JobId>> {
-        let mut ids: Vec<JobId> = Vec::new();
-        for range in self.index_ranges(filter)? {
-            let (sql, values) = matching_jobs_sql(filter, *after, *limit, range.as_ref());
-            let mut statement = self.prepare_cached(&sql)?;
-            let found = statement.query_map(params_from_iter(values), |row| row.get(0).map(JobId))?;
-            ids.extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
+    pub fn matching_jobs_part(
+        &self,
+        filter: &JobFilter,
+        after: &JobId,
+        limit: &u32,
+    ) -> rusqlite::Result<ListPage<JobId>> {
+        let places = self.job_places(filter)?;
+        let (mut budget, mut found) = (SearchBudget::of(self.search_max), Vec::new());
+        if places.count_max == 0 {
+            return Ok(ListPage::whole(found));
         }
-        ids.sort_unstable();
-        ids.truncate(*limit as usize);
-        Ok(ids)
+        for times in self.creation_times(filter, Order::OldestFirst)? {
+            let ids = self.ids_of(&times)?;
+            let ids = ids.start.max(after.0.saturating_add(1))..ids.end;
+            let walked = self.walk_jobs(&places, (ids, Order::OldestFirst), &mut budget, |row| {
+                found.push(JobId(row.id));
+                Ok(if found.len() >= *limit as usize { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            })?;
+            match walked {
+                WalkEnd::Whole => {}
+                WalkEnd::Enough => return Ok(ListPage::full(found, |id| id.0)),
+                WalkEnd::OutOfTime(last) => {
+                    let at = self.job_time(last.id)?;
+                    return Ok(ListPage { rows: found, next: Some(last.id), scanned_to: at });
+                }
+            }
+        }
+        Ok(ListPage::whole(found))
     }
 
-    /// The ranges that hold all jobs in the states of a filter, if each of these states is in a partial index. Otherwise the one
-    /// range without a restriction. Few ranges exist: the totals name them.
-    fn index_ranges(&self, filter: &JobFilter) -> rusqlite::Result<Vec<Option<IndexRange>>> {
-        let is_indexed = |state: &JobState| state.is_live() || matches!(state, JobState::Dead | JobState::Unknown);
-        if filter.states.is_empty() || !filter.states.iter().all(is_indexed) {
-            return Ok(vec![None]);
+    /// Walks the jobs of the places within a range of ids.
+    pub(super) fn walk_jobs(
+        &self,
+        places: &JobPlaces,
+        (ids, order): (Range<i64>, Order),
+        budget: &mut SearchBudget,
+        visit: impl FnMut(CandidateRow) -> rusqlite::Result<ControlFlow<()>>,
+    ) -> rusqlite::Result<WalkEnd> {
+        if ids.is_empty() {
+            return Ok(WalkEnd::Whole);
         }
+        let statements = places.ranges.iter().map(|range| walk_jobs_sql(&places.filter, &ids, order, range.as_ref()));
+        self.walk(statements.collect(), order, budget, visit)
+    }
+
+    fn job_time(&self, id: i64) -> rusqlite::Result<Option<Time>> {
+        let mut statement = self.prepare_cached(include_str!("sql/job_created_at.sql"))?;
+        statement.query_row([id], |row| row.get(0).map(Time)).optional()
+    }
+
+    /// Times within which the jobs of a filter were created, in the order of a walk. A job of a source was created with an event of it;
+    /// a job that was changed before a time was created before it.
+    fn creation_times(&self, filter: &JobFilter, order: Order) -> rusqlite::Result<Vec<Range<Time>>> {
+        let end = filter.until.unwrap_or(Time(i64::MAX));
+        let mut times = match &filter.source {
+            Some(source) => self.stored_times(source)?,
+            None => vec![Time(i64::MIN)..Time(i64::MAX)],
+        };
+        times.retain_mut(|times| {
+            times.end = times.end.min(end);
+            times.start < times.end
+        });
+        if order == Order::OldestFirst {
+            times.reverse();
+        }
+        Ok(times)
+    }
+
+    /// Ids of the jobs that were created within a time.
+    fn ids_of(&self, times: &Range<Time>) -> rusqlite::Result<Range<i64>> {
+        let first_at = |time: Time| match time.0 {
+            unbounded @ (i64::MIN | i64::MAX) => Ok(unbounded),
+            _ => Ok::<_, rusqlite::Error>(self.first_job_from(self.first_stored_at(time)?)?.unwrap_or(i64::MAX)),
+        };
+        Ok(first_at(times.start)?..first_at(times.end)?)
+    }
+
+    /// The ranges that hold all jobs of a filter, if those that can match are all in partial indexes; otherwise all jobs. The totals
+    /// say which kinds of jobs there are. They are few.
+    pub(super) fn job_places(&self, filter: &JobFilter) -> rusqlite::Result<JobPlaces> {
+        let mut totals = self.job_totals()?;
+        totals.retain(|total| can_match(total, filter));
+        let count_max = totals.iter().map(|total| total.count).sum();
+        let is_indexed = |state: JobState| state.is_live() || matches!(state, JobState::Dead | JobState::Unknown);
+        let is_restricted = *filter != JobFilter { since: filter.since, until: filter.until, ..JobFilter::default() };
         let mut ranges = Vec::new();
-        for total in self.job_totals()?.into_iter().filter(|total| filter.states.contains(&total.state)) {
-            if filter.worker.as_deref().is_some_and(|worker| *total.worker != *worker) {
-                continue;
-            }
+        if !is_restricted || totals.iter().any(|total| !is_indexed(total.state)) {
+            ranges.push(None);
+            return Ok(JobPlaces { filter: filter.clone(), ranges, count_max });
+        }
+        for total in totals {
             let worker = total.worker.to_string();
             let range = Some(match total.state {
                 JobState::Queued | JobState::Running => {
@@ -90,92 +183,82 @@ impl Reader<'_> {
                 ranges.push(range);
             }
         }
-        Ok(ranges)
+        Ok(JobPlaces { filter: filter.clone(), ranges, count_max })
     }
 }
 
-/// The statement of a file for a range: deferred jobs have a table of their own, in the order of its index.
-fn statement(file: &str, range: Option<&IndexRange>) -> (String, &'static str) {
-    match range {
-        Some(IndexRange::Waiting { .. }) => {
-            let joined = file.replace("FROM job j", "FROM deferred q CROSS JOIN job j ON j.id = q.id");
-            (joined, "q.id")
-        }
-        _ => (file.to_owned(), "j.id"),
-    }
+/// Whether jobs of a kind can match: a job that ends well has no failure.
+fn can_match(total: &JobTotal, filter: &JobFilter) -> bool {
+    let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
+    let needs_failure = filter.class.is_some() || filter.code.is_some();
+    let ended_well = matches!(total.state, JobState::Succeeded | JobState::Noop);
+    (filter.states.is_empty() || filter.states.contains(&total.state))
+        && is(&filter.worker, &total.worker)
+        && is(&filter.destination, &total.destination)
+        && is(&filter.dead_letter_queue, total.dead_letter_queue.as_deref().unwrap_or_default())
+        && !(needs_failure && ended_well)
 }
 
-pub(super) fn list_jobs_sql(filter: &JobFilter, page: Page, range: Option<&IndexRange>) -> (String, Vec<Sql>) {
-    let (mut sql, id) = statement(include_str!("sql/list_jobs.sql"), range);
-    let mut values: Vec<Sql> = Vec::new();
-    filter_clauses(filter, range, &mut sql, &mut values);
-    if let Some(after) = page.after {
-        sql.push_str(&format!(" AND {id} < ?"));
-        values.push(after.into());
-    }
-    sql.push_str(&format!(" ORDER BY {id} DESC LIMIT ?"));
-    values.push(i64::from(page.limit).into());
-    (sql, values)
-}
-
-pub(super) fn matching_jobs_sql(
+/// Walks the jobs of one range within a range of ids: id, sequence number, whether the job matches. The condition is a column, so
+/// that the walk can say how far it has come; what costs most is evaluated last.
+pub(super) fn walk_jobs_sql(
     filter: &JobFilter,
-    after: JobId,
-    limit: u32,
+    ids: &Range<i64>,
+    order: Order,
     range: Option<&IndexRange>,
 ) -> (String, Vec<Sql>) {
-    let (mut sql, id) = statement(include_str!("sql/matching_jobs.sql"), range);
     let mut values: Vec<Sql> = Vec::new();
-    filter_clauses(filter, range, &mut sql, &mut values);
-    sql.push_str(&format!(" AND {id} > ? ORDER BY {id} LIMIT ?"));
-    values.extend([after.0.into(), i64::from(limit).into()]);
+    let condition = condition(filter, &mut values);
+    let (table, id) = match range {
+        // Deferred jobs have a table of their own, in the order of its index.
+        Some(IndexRange::Waiting { .. }) => ("deferred q CROSS JOIN job j ON j.id = q.id", "q.id"),
+        _ => ("job j", "j.id"),
+    };
+    let mut sql = format!("SELECT j.id, j.seq, iif({condition}, 1, 0) FROM {table} WHERE {id} >= ? AND {id} < ?");
+    values.extend([ids.start.into(), ids.end.into()]);
+    // The states are the words of a partial index: without them it is not used.
+    match range {
+        Some(IndexRange::Ready { destination, worker }) => {
+            sql.push_str(" AND j.destination = ? AND j.worker = ? AND j.state IN (0, 1)");
+            values.extend([destination.clone().into(), worker.clone().into()]);
+        }
+        Some(IndexRange::Waiting { worker }) => {
+            sql.push_str(" AND q.worker = ?");
+            values.push(worker.clone().into());
+        }
+        Some(IndexRange::Parked { dead_letter_queue }) => {
+            sql.push_str(" AND j.dead_letter_queue IS ? AND j.state IN (10, 11)");
+            values.push(dead_letter_queue.clone().into());
+        }
+        None => {}
+    }
+    sql.push_str(&format!(" ORDER BY {id} {}", order.keyword()));
     (sql, values)
 }
 
-fn filter_clauses(filter: &JobFilter, range: Option<&IndexRange>, sql: &mut String, values: &mut Vec<Sql>) {
-    let mut clause = |text: &str, value: Sql| {
-        sql.push_str(text);
-        values.push(value);
-    };
-    match range {
-        Some(IndexRange::Ready { destination, worker }) => {
-            clause(" AND j.destination = ?", destination.clone().into());
-            clause(" AND j.worker = ?", worker.clone().into());
-        }
-        Some(IndexRange::Waiting { worker }) => clause(" AND q.worker = ?", worker.clone().into()),
-        Some(IndexRange::Parked { dead_letter_queue }) => {
-            clause(" AND j.dead_letter_queue IS ?", dead_letter_queue.clone().into());
-            filter.worker.iter().for_each(|worker| clause(" AND j.worker = ?", worker.clone().into()));
-        }
-        None => filter.worker.iter().for_each(|worker| clause(" AND j.worker = ?", worker.clone().into())),
+fn condition(filter: &JobFilter, values: &mut Vec<Sql>) -> String {
+    let mut sql = String::from("1");
+    if !filter.states.is_empty() {
+        let codes: Vec<String> = filter.states.iter().map(|state| state.code().to_string()).collect();
+        sql.push_str(&format!(" AND j.state IN ({})", codes.join(", ")));
     }
-    let texts = [
-        (" AND j.queue = ?", &filter.queue),
-        (" AND j.dead_letter_queue = ?", &filter.dead_letter_queue),
-        (" AND (SELECT e.source FROM event e WHERE e.seq = j.seq) = ?", &filter.source),
-        (" AND j.failure ->> '$.class' = ?", &filter.class),
-        (" AND j.failure ->> '$.code' = ?", &filter.code),
+    let text = |value: &Option<String>| value.clone().map(Sql::from);
+    let parts = [
+        (" AND j.updated_at >= ?", filter.since.map(|since| since.0.into())),
+        (" AND j.updated_at < ?", filter.until.map(|until| until.0.into())),
+        (" AND j.worker = ?", text(&filter.worker)),
+        (" AND j.queue = ?", text(&filter.queue)),
+        (" AND j.dead_letter_queue = ?", text(&filter.dead_letter_queue)),
+        (" AND j.destination = ?", text(&filter.destination)),
+        (" AND j.failure ->> '$.class' = ?", text(&filter.class)),
+        (" AND j.failure ->> '$.code' = ?", text(&filter.code)),
+        (" AND (SELECT e.source FROM event e WHERE e.seq = j.seq) = ?", text(&filter.source)),
     ];
-    for (text, value) in texts {
+    for (part, value) in parts {
         if let Some(value) = value {
-            clause(text, value.clone().into());
+            sql.push_str(part);
+            values.push(value);
         }
     }
-    if let Some(since) = filter.since {
-        clause(" AND j.updated_at >= ?", since.0.into());
-    }
-    if let Some(until) = filter.until {
-        clause(" AND j.updated_at < ?", until.0.into());
-    }
-    if filter.states.is_empty() {
-        return;
-    }
-    let codes: Vec<String> = filter.states.iter().map(|state| state.code().to_string()).collect();
-    sql.push_str(&format!(" AND j.state IN ({})", codes.join(", ")));
-    // The words of a partial index: without them it is not used.
-    match range {
-        Some(IndexRange::Ready { .. }) => sql.push_str(" AND j.state IN (0, 1)"),
-        Some(IndexRange::Parked { .. }) => sql.push_str(" AND j.state IN (10, 11)"),
-        Some(IndexRange::Waiting { .. }) | None => {}
-    }
+    sql
 }

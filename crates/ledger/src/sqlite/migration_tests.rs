@@ -89,7 +89,8 @@ async fn a_dead_letter_of_the_former_class_maybe_is_found_as_conflict() {
     let ledger = open(directory.path());
     let filter = JobFilter { class: Some("conflict".into()), ..JobFilter::default() };
     let page = Page { after: None, limit: 10 };
-    let found: Vec<JobId> = ledger.list_jobs(filter, page).await.unwrap().into_iter().map(|(job, _)| job.id).collect();
+    let found: Vec<JobId> =
+        ledger.list_jobs(filter, page).await.unwrap().rows.into_iter().map(|(job, _)| job.id).collect();
     assert_eq!(found, [JobId(2)]);
     let reasons = ledger.dead_reasons(Time(0), 10).await.unwrap();
     assert_eq!((reasons[0].class.as_str(), reasons[0].count), ("conflict", 1));
@@ -129,6 +130,7 @@ async fn a_ledger_of_an_older_version_is_migrated_and_still_opens() {
         class: effect.class,
         action: "http.post",
         destination: "crm".into(),
+        identity: None,
         at: AT,
     };
     assert_eq!(ledger.begin(begin, vec![]).await.unwrap(), CappedBeginResult::Begun(BeginResult::Go));

@@ -8,14 +8,20 @@ mod attempt;
 mod backlog;
 mod batch;
 mod blocked;
+mod call_budgets;
 mod caps;
 mod checkpoint;
+mod commands;
+mod contact_keys;
 mod contacts;
 mod content_cache;
 mod content_owner;
 mod counters;
+mod duplicates;
 mod effect;
+mod event_edit;
 mod event_lists;
+mod failure_groups;
 mod history;
 mod identity;
 mod imports;
@@ -41,6 +47,7 @@ mod replays;
 mod reserve_file;
 mod responses;
 mod row;
+mod search;
 mod shadow;
 mod shapes;
 mod statements;
@@ -70,7 +77,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 29;
+const SCHEMA_VERSION: i64 = 35;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -101,6 +108,12 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0027_alert_severity.sql"),
     include_str!("sql/0028_responses.sql"),
     include_str!("sql/0029_late_identity.sql"),
+    include_str!("sql/0030_lookups_and_duplicates.sql"),
+    include_str!("sql/0031_call_budgets.sql"),
+    include_str!("sql/0032_operators.sql"),
+    include_str!("sql/0033_event_revisions.sql"),
+    include_str!("sql/0034_openid.sql"),
+    include_str!("sql/0035_history_rows.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

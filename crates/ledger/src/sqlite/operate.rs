@@ -31,6 +31,7 @@ impl Batch<'_, '_> {
             if !reapply.is_empty() {
                 self.supersede_effects(*id, reapply, replay.at)?;
             }
+            self.note_revival(&head)?;
             self.cached(include_str!("sql/replay_job.sql"))?.execute(params![
                 id.0,
                 replay.at.0,
@@ -111,6 +112,7 @@ impl Batch<'_, '_> {
             let Some(head) = self.job_head(*id)?.filter(|head| droppable.contains(&head.guard.state)) else {
                 continue;
             };
+            self.note_revival(&head)?;
             self.cached(include_str!("sql/drop_job.sql"))?.execute(params![id.0, drop.at.0])?;
             self.cached(include_str!("sql/release_marks.sql"))?.execute([id.0])?;
             self.move_total(&head, TotalRef { state: JobState::Dropped, ..head.total.as_ref() });

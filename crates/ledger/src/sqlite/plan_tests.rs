@@ -1,12 +1,14 @@
 //! Query plans: reads stay fast however many finished jobs there are.
 
 use rusqlite::{Connection, params_from_iter, types::Value as Sql};
-use sluice_domain::job::{JobId, JobState};
+use sluice_domain::event::EventStatus;
+use sluice_domain::job::JobState;
 
-use super::event_lists::list_events_sql;
-use super::lists::{IndexRange, list_jobs_sql, matching_jobs_sql};
+use super::event_lists::walk_events_sql;
+use super::lists::{IndexRange, walk_jobs_sql};
+use super::search::Order;
 use super::{Role, open};
-use crate::filter::{EventQuery, JobFilter, Page};
+use crate::filter::{EventQuery, JobFilter};
 
 fn plan(sql: &str, values: Vec<Sql>) -> String {
     let directory = tempfile::tempdir().unwrap();
@@ -28,7 +30,13 @@ fn parked(states: &[JobState]) -> JobFilter {
     JobFilter { states: states.to_vec(), ..JobFilter::default() }
 }
 
-const PAGE: Page = Page { after: Some(9), limit: 50 };
+/// The plan of one walk over jobs, in either order.
+fn walk_plans(filter: &JobFilter, range: Option<&IndexRange>) -> [String; 2] {
+    [Order::NewestFirst, Order::OldestFirst].map(|order| {
+        let (sql, values) = walk_jobs_sql(filter, &(1..9), order, range);
+        plan(&sql, values)
+    })
+}
 
 fn lane(numbers: usize) -> Vec<Sql> {
     let lane = ["crm", "w"].map(|name| Sql::Text(name.into()));
@@ -106,12 +114,13 @@ fn dead_letters_are_found_without_walking_past_finished_jobs() {
     for states in [&[JobState::Dead][..], &[JobState::Unknown], &[JobState::Dead, JobState::Unknown]] {
         for queue in [Some("leads-dead".to_owned()), None] {
             let range = IndexRange::Parked { dead_letter_queue: queue };
-            let (sql, values) = list_jobs_sql(&parked(states), PAGE, Some(&range));
-            let listed = plan(&sql, values);
-            assert!(listed.contains("SEARCH j USING INDEX job_parked (dead_letter_queue=? AND id<?)"), "{listed}");
-            let (sql, values) = matching_jobs_sql(&parked(states), JobId(0), 50, Some(&range));
-            let matched = plan(&sql, values);
-            assert!(matched.contains("SEARCH j USING INDEX job_parked (dead_letter_queue=? AND id>?)"), "{matched}");
+            for walked in walk_plans(&parked(states), Some(&range)) {
+                assert!(
+                    walked.contains("SEARCH j USING INDEX job_parked (dead_letter_queue=? AND id>? AND id<?)"),
+                    "{walked}"
+                );
+                assert!(!walked.contains("TEMP B-TREE"), "{walked}");
+            }
         }
     }
 }
@@ -129,26 +138,44 @@ fn live_jobs_are_listed_in_the_order_of_an_index() {
             "rowid",
         ),
     ] {
-        let (sql, values) = list_jobs_sql(&parked(&[state]), PAGE, Some(&range));
-        let listed = plan(&sql, values);
-        assert!(listed.contains(&format!("SEARCH {index} AND {id}<?)")), "{listed}");
-        let (sql, values) = matching_jobs_sql(&parked(&[state]), JobId(0), 50, Some(&range));
-        let matched = plan(&sql, values);
-        assert!(matched.contains(&format!("SEARCH {index} AND {id}>?)")), "{matched}");
-        assert!(!listed.contains("TEMP B-TREE") && !matched.contains("TEMP B-TREE"), "{listed}\n{matched}");
+        for walked in walk_plans(&parked(&[state]), Some(&range)) {
+            assert!(walked.contains(&format!("SEARCH {index} AND {id}>? AND {id}<?)")), "{walked}");
+            assert!(!walked.contains("TEMP B-TREE"), "{walked}");
+        }
     }
 }
 
+/// Every filter of a list of jobs and of events walks a range of ids, so that the search can end anywhere and continue there.
 #[test]
-fn events_are_found_by_their_numbers() {
+fn every_search_walks_ids_in_order() {
+    let text = || Some("x".to_owned());
+    let filters = [
+        JobFilter::default(),
+        JobFilter { states: vec![JobState::Succeeded], ..JobFilter::default() },
+        JobFilter { code: text(), class: text(), ..JobFilter::default() },
+        JobFilter { source: text(), worker: text(), queue: text(), ..JobFilter::default() },
+    ];
+    for filter in filters {
+        for walked in walk_plans(&filter, None) {
+            assert!(walked.contains("SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"), "{walked}");
+            assert!(!walked.contains("TEMP B-TREE") && !walked.contains("SCAN"), "{walked}");
+        }
+    }
     let plan_of = |query: EventQuery| {
-        let (sql, values) = list_events_sql(&query, PAGE);
+        let (sql, values) = walk_events_sql(&query, &(1..9));
         plan(&sql, values)
     };
+    for query in [
+        EventQuery::default(),
+        EventQuery { source: text(), event_type: text(), ..EventQuery::default() },
+        EventQuery { status: Some(EventStatus::Unrouted), ..EventQuery::default() },
+    ] {
+        let walked = plan_of(query);
+        assert!(walked.contains("SEARCH e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"), "{walked}");
+        assert!(!walked.contains("TEMP B-TREE"), "{walked}");
+    }
     let seqs = plan_of(EventQuery { seqs: Some(vec![1]), ..EventQuery::default() });
     assert!(seqs.contains("SEARCH e USING INTEGER PRIMARY KEY"), "{seqs}");
-    let all = plan_of(EventQuery::default());
-    assert!(all.contains("SEARCH e USING INTEGER PRIMARY KEY (rowid<?)") && !all.contains("TEMP B-TREE"), "{all}");
 }
 
 #[test]
@@ -206,6 +233,12 @@ fn a_single_row_is_never_searched_by_a_scan() {
         (include_str!("sql/identified_events_of_key.sql"), 1),
         (include_str!("sql/delete_event_identity.sql"), 1),
         (include_str!("sql/set_event_contact.sql"), 2),
+        (include_str!("sql/due_identity_lookups.sql"), 2),
+        (include_str!("sql/keep_identity_lookup.sql"), 5),
+        (include_str!("sql/identity_lookup.sql"), 1),
+        (include_str!("sql/delete_identity_lookup.sql"), 1),
+        (include_str!("sql/event_duplicates.sql"), 1),
+        (include_str!("sql/delete_event_duplicates.sql"), 1),
         (include_str!("sql/applied_effects.sql"), 1),
         (include_str!("sql/replay.sql"), 1),
         (include_str!("sql/advance_replay.sql"), 7),
@@ -235,6 +268,10 @@ fn a_single_row_is_never_searched_by_a_scan() {
         (include_str!("sql/delete_oldest_sessions.sql"), 2),
         (include_str!("sql/last_seq.sql"), 0),
         (include_str!("sql/last_job.sql"), 0),
+        (include_str!("sql/event_stored_from.sql"), 1),
+        (include_str!("sql/first_job_from.sql"), 1),
+        (include_str!("sql/job_created_at.sql"), 1),
+        (include_str!("sql/audit_time_from.sql"), 1),
     ];
     let directory = tempfile::tempdir().unwrap();
     let connection = open(directory.path(), Role::Write).unwrap();

@@ -50,12 +50,15 @@ impl Batch<'_, '_> {
         let uses = self.cached(include_str!("sql/delete_cap_uses.sql"))?.execute(expired)?;
         let records = self.prune_record_refs(prune.rows_max)?;
         let waiting = self.prune_waiting(prune.at, prune.rows_max)?;
+        let groups = self.prune_failure_groups(prune.at, prune.rows_max)?;
+        let commands = self.prune_commands(prune.at, prune.rows_max)?;
         self.totals.write(self.connection)?;
         self.cached(include_str!("sql/delete_empty_totals.sql"))?.execute([])?;
         let kinds = [("body", bodies), ("mark", marks), ("retry", retries), ("proof", proofs), ("cap_use", uses)];
-        let more = [("binding", bindings), ("waiting_event", waiting)];
+        let more =
+            [("binding", bindings), ("waiting_event", waiting), ("failure_group", groups), ("command", commands)];
         kinds.into_iter().chain(more).try_for_each(|(kind, rows)| self.count_pruned(kind, rows))?;
-        let slices = [bodies, events, marks, retries, proofs, bindings, uses, records, waiting];
+        let slices = [bodies, events, marks, retries, proofs, bindings, uses, records, waiting, groups, commands];
         let more = slices.iter().any(|rows| *rows >= prune.rows_max as usize);
         Ok(Pruned { rows: slices.iter().sum::<usize>() as u64, more })
     }
@@ -89,6 +92,7 @@ impl Batch<'_, '_> {
             let pruned = body_pruned_mac(self.key_store, *event);
             self.cached(include_str!("sql/mark_body_pruned.sql"))?.execute(params![seq, pruned])?;
             self.cached(include_str!("sql/delete_event_body.sql"))?.execute([seq])?;
+            self.delete_event_revisions(*seq)?;
             self.cached(include_str!("sql/delete_variants.sql"))?.execute([seq])?;
         }
         Ok(bodies.len())
@@ -133,6 +137,9 @@ impl Batch<'_, '_> {
         self.cached(include_str!("sql/delete_event.sql"))?.execute(seq)?;
         gone.bodies += self.cached(include_str!("sql/delete_event_body.sql"))?.execute(seq)?;
         self.cached(include_str!("sql/delete_event_identity.sql"))?.execute(seq)?;
+        self.cached(include_str!("sql/delete_identity_lookup.sql"))?.execute(seq)?;
+        self.cached(include_str!("sql/delete_event_duplicates.sql"))?.execute(seq)?;
+        self.delete_event_revisions(event.seq)?;
         self.cached(include_str!("sql/delete_variants.sql"))?.execute(seq)?;
         self.cached(include_str!("sql/delete_response.sql"))?.execute(seq)?;
         gone.jobs += self.delete_jobs(event.first_job, event.end)?;

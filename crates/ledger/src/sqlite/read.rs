@@ -80,7 +80,7 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    fn body(&self, seq: EventSeq) -> rusqlite::Result<Option<EventBody>> {
+    pub fn body(&self, seq: EventSeq) -> rusqlite::Result<Option<EventBody>> {
         let mut statement = self.prepare_cached(include_str!("sql/event_body.sql"))?;
         statement.query_row([seq], |row| self.body_row(row)).optional()
     }
@@ -106,26 +106,8 @@ impl Reader<'_> {
 
     /// Times ascend with sequence numbers, so the first event is found by bisection.
     fn event_span(&self, since: &Time) -> rusqlite::Result<Option<(EventSeq, EventSeq)>> {
-        let ends = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?));
-        let (Some(first), Some(last)) = self.query_row(include_str!("sql/event_ends.sql"), [], ends)? else {
-            return Ok(None);
-        };
-        let mut statement = self.prepare_cached(include_str!("sql/event_time_from.sql"))?;
-        let mut is_earlier = |seq: EventSeq| {
-            statement
-                .query_row([seq], |row| row.get::<_, i64>(0))
-                .optional()
-                .map(|at| at.is_some_and(|at| at < since.0))
-        };
-        let (mut low, mut high) = (first, last + 1);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match is_earlier(middle)? {
-                true => low = middle + 1,
-                false => high = middle,
-            }
-        }
-        Ok((low <= last).then_some((low, last)))
+        let (first, last) = self.bisect_events(include_str!("sql/event_time_from.sql"), *since)?;
+        Ok((first <= last).then_some((first, last)))
     }
 
     fn variants(&self, event: &EventSeq) -> rusqlite::Result<Variants> {
@@ -252,19 +234,56 @@ impl Reader<'_> {
             .collect()
     }
 
-    fn audit_trail(&self, page: &Page) -> rusqlite::Result<Vec<AuditRecord>> {
-        self.prepare_cached(include_str!("sql/list_audit.sql"))?
-            .query_map(rusqlite::params![page.after, page.limit], |row| {
-                Ok(AuditRecord {
-                    id: row.get(0)?,
-                    at: Time(row.get(1)?),
-                    actor: row.get(2)?,
-                    action: row.get(3)?,
-                    object: row.get(4)?,
-                    detail: row.get(5)?,
-                })
-            })?
-            .collect()
+    fn audit_entries(&self, filter: &AuditFilter, page: &Page) -> rusqlite::Result<ListPage<AuditRecord>> {
+        let end: i64 = self.query_row(include_str!("sql/audit_end.sql"), [], |row| row.get(0))?;
+        let (first, before) = filter.window(*page, end);
+        let AuditFilter { actor, action, object, since, until } = filter;
+        let (since, until) = (since.map(|at| at.0), until.map(|at| at.0));
+        let entry = |row: &rusqlite::Row<'_>| {
+            Ok(AuditRecord {
+                id: row.get(0)?,
+                at: Time(row.get(1)?),
+                actor: row.get(2)?,
+                action: row.get(3)?,
+                object: row.get(4)?,
+                detail: row.get(5)?,
+            })
+        };
+        let entries = self
+            .prepare_cached(include_str!("sql/list_audit.sql"))?
+            .query_map(rusqlite::params![before, first, actor, action, object, since, until, page.limit], entry)?
+            .collect::<rusqlite::Result<_>>()?;
+        let older = include_str!("sql/audit_before.sql");
+        let is_more = self.prepare_cached(older)?.query_row(rusqlite::params![first, since], |row| row.get(0))?;
+        let time = include_str!("sql/audit_time_from.sql");
+        let scanned_to = self.prepare_cached(time)?.query_row([first], |row| row.get(0).map(Time)).optional()?;
+        Ok(filter.found(entries, *page, (first, scanned_to.filter(|_| is_more))))
+    }
+
+    fn balance_start(&self, day: &Time) -> rusqlite::Result<(Vec<SourceDayCounts>, Range<EventSeq>)> {
+        let counts = self.source_day_counts(&day.to_jiff().strftime("%Y-%m-%d").to_string())?;
+        Ok((counts, self.stored_within(&(*day..Time(i64::MAX)))?))
+    }
+
+    fn balance_part(&self, after: &EventSeq, limit: &u32) -> rusqlite::Result<BalancePart> {
+        let last: Option<i64> = self.query_row(include_str!("sql/event_ends.sql"), [], |row| row.get(1))?;
+        let until = (after + i64::from(*limit)).min(last.unwrap_or(0).max(*after));
+        let mut part = BalancePart { looked_until: until, ..BalancePart::default() };
+        let mut statement = self.prepare_cached(include_str!("sql/balance_part.sql"))?;
+        let mut rows = statement.query([*after, until])?;
+        while let Some(row) = rows.next()? {
+            let outcome = match row.get::<_, i64>(2)? {
+                6 => BalanceOutcome::Dead,
+                5 => BalanceOutcome::Unknown,
+                4 => BalanceOutcome::Waiting,
+                3 => BalanceOutcome::Dropped,
+                2 => BalanceOutcome::Done,
+                _ => BalanceOutcome::Noop,
+            };
+            let count = row.get::<_, i64>(3)?.unsigned_abs();
+            *part.counts.entry((row.get(0)?, row.get(1)?, outcome)).or_default() += count;
+        }
+        Ok(part)
     }
 
     fn source_day_counts(&self, since_day: &str) -> rusqlite::Result<Vec<SourceDayCounts>> {

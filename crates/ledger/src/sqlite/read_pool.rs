@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::key_store::{Changes, KeyStore};
+use super::search::SEARCH_MAX;
 use super::{Role, open};
 use crate::Error;
 
@@ -21,6 +22,8 @@ pub(crate) struct Reader<'a> {
     pub key_store: &'a KeyStore,
     /// Key changes of the transaction, if it is the writer's.
     pub changes: Option<&'a Changes>,
+    /// Time that a page of a list may search.
+    pub search_max: Duration,
 }
 
 impl Deref for Reader<'_> {
@@ -42,12 +45,14 @@ struct Pool {
     idle: Mutex<Vec<Connection>>,
     directory: std::path::PathBuf,
     key_store: Arc<KeyStore>,
+    search_max: Duration,
 }
 
 impl ReadPool {
-    pub fn open(directory: &Path, key_store: Arc<KeyStore>) -> Result<ReadPool, Error> {
+    pub fn open(directory: &Path, key_store: Arc<KeyStore>, search_max: Option<Duration>) -> Result<ReadPool, Error> {
         let idle = Mutex::new(vec![open(directory, Role::Read)?]);
-        Ok(ReadPool { pool: Arc::new(Pool { idle, directory: directory.to_owned(), key_store }) })
+        let search_max = search_max.unwrap_or(SEARCH_MAX);
+        Ok(ReadPool { pool: Arc::new(Pool { idle, directory: directory.to_owned(), key_store, search_max }) })
     }
 
     /// Reads one snapshot on a connection of its own, off the async threads.
@@ -69,7 +74,8 @@ impl ReadPool {
         connection.progress_handler(4096, Some(move || Instant::now() > deadline))?;
         // One snapshot for all statements of a read.
         let answer = connection.unchecked_transaction().and_then(|snapshot| {
-            read(&Reader { connection: &snapshot, key_store: &self.pool.key_store, changes: None })
+            let Pool { key_store, search_max, .. } = &*self.pool;
+            read(&Reader { connection: &snapshot, key_store, changes: None, search_max: *search_max })
         });
         connection.progress_handler(0, None::<fn() -> bool>)?;
         let mut idle = self.pool.idle.lock().map_err(|_| Error::Failed)?;

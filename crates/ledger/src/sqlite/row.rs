@@ -20,7 +20,7 @@ pub(super) fn wrong(column: usize, what: &str) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Null, what.to_owned().into())
 }
 
-fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Time> {
+pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Time> {
     row.get(column).map(Time)
 }
 
@@ -121,6 +121,11 @@ pub(super) mod place {
         of_event("event_identity", seq, event, "sealed")
     }
 
+    /// The part is the number of the revision.
+    pub fn event_revision(seq: i64, event: EventId, n: &[u8; 4]) -> SealContext<'_> {
+        SealContext { part: n, ..of_event("event_revision", seq, event, "sealed") }
+    }
+
     pub fn contact_write(contact: i64, slot: &[u8; 16]) -> SealContext<'_> {
         SealContext { part: slot, ..SealContext::new("contact_write", contact, "sealed") }
     }
@@ -132,6 +137,10 @@ pub(super) mod place {
 
     pub fn payload_shape<'a>(id: i64) -> SealContext<'a> {
         SealContext::new("payload_shape", id, "sealed")
+    }
+
+    pub fn command_body<'a>(id: i64) -> SealContext<'a> {
+        SealContext::new("command", id, "body")
     }
 
     pub fn suppression_label<'a>(id: i64) -> SealContext<'a> {
@@ -153,7 +162,7 @@ pub(super) mod place {
 }
 
 impl Reader<'_> {
-    fn opened(&self, row: &Row<'_>, column: usize, place: SealContext<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
+    pub fn opened(&self, row: &Row<'_>, column: usize, place: SealContext<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
         match row.get_ref(column)?.as_blob_or_null().map_err(|error| wrong(column, &error.to_string()))? {
             Some(sealed) => self.key_store.unseal(self.connection, self.changes, place, sealed).map(Some),
             None => Ok(None),
@@ -217,8 +226,17 @@ impl Reader<'_> {
         })
     }
 
-    /// The columns of `event_body.sql`. The normalized event has the identity that was supplied for it.
+    /// The columns of `event_body.sql`. The normalized event is as it was edited last.
     pub fn body_row(&self, row: &Row<'_>) -> rusqlite::Result<EventBody> {
+        let mut body = self.accepted_body_row(row)?;
+        if let Some((n, edited)) = self.edited_of_body(row)? {
+            (body.edits, body.normalized) = (n, edited);
+        }
+        Ok(body)
+    }
+
+    /// The same without edits. The normalized event has the identity that was supplied for it.
+    pub fn accepted_body_row(&self, row: &Row<'_>) -> rusqlite::Result<EventBody> {
         let opened = self.opened(row, 0, place::body(row.get(1)?, EventId(row.get(2)?)))?;
         let mut body = opened.as_deref().and_then(body_of).ok_or_else(|| wrong(0, "a body has three parts"))?;
         if let Some(supplied) = self.supplied_of_body(row)? {
@@ -264,6 +282,7 @@ impl Reader<'_> {
             updated_at: time(row, 13)?,
             finished_at: maybe_time(row, 14)?,
             replays: row.get(15)?,
+            imported: row.get(23)?,
             failure: self.failure(row, 16, || Ok(place::job_message(id, self.job_identity(id)?)))?,
             dead_letter_queue: row.get(18)?,
             result: match row.get_ref(19)? {

@@ -14,11 +14,21 @@ use crate::op::{Mark, Marked, StepResult, StepWarning};
 
 impl Batch<'_, '_> {
     pub fn record_step_result(&mut self, result: &StepResult) -> rusqlite::Result<Option<Value>> {
+        let contact = self.job_head(result.job)?.and_then(|head| head.contact);
+        self.record_output(result, contact)
+    }
+
+    /// Records the result of an internal step, sealed with the key of a person.
+    pub(super) fn record_output(
+        &mut self,
+        result: &StepResult,
+        contact_key: Option<i64>,
+    ) -> rusqlite::Result<Option<Value>> {
         let Some(mut head) = self.head_of_run(result)? else { return Ok(None) };
         if let Some(first) = self.find_effect(&head, result.key)? {
             return self.reader().step_output(&first).map(Some);
         }
-        let effect = self.step_effect(&head, result, &result.result)?;
+        let effect = self.step_effect(contact_key, result, &result.result)?;
         self.insert_effect(&mut head, &effect)?;
         if let Some(StepWarning { source, warning }) = result.warning.as_deref() {
             *self.mapping_warnings.entry((source.clone(), warning.clone())).or_default() += 1;
@@ -29,7 +39,7 @@ impl Batch<'_, '_> {
     pub fn set_mark_of(&mut self, mark: &Mark) -> rusqlite::Result<Option<Marked>> {
         let Some(mut head) = self.head_of_run(&mark.result)? else { return Ok(None) };
         let marked = self.claim_mark(mark)?;
-        let effect = self.step_effect(&head, &mark.result, &marked.output())?;
+        let effect = self.step_effect(head.contact, &mark.result, &marked.output())?;
         match self.find_effect(&head, mark.result.key)? {
             None => self.insert_effect(&mut head, &effect)?,
             Some(first) => {
@@ -75,8 +85,13 @@ impl Batch<'_, '_> {
     }
 
     /// The result of an internal step as an effect.
-    fn step_effect(&self, head: &JobHead, result: &StepResult, output: &Value) -> rusqlite::Result<EffectColumns> {
-        let sealer = self.sealer(head.contact)?;
+    fn step_effect(
+        &self,
+        contact_key: Option<i64>,
+        result: &StepResult,
+        output: &Value,
+    ) -> rusqlite::Result<EffectColumns> {
+        let sealer = self.sealer(contact_key)?;
         Ok(EffectColumns {
             job: result.job.0,
             key: result.key.0,

@@ -9,7 +9,7 @@ use super::batch::{Batch, JobHead};
 use super::mac::EffectColumns;
 use super::totals::TotalRef;
 use crate::op::{ChangedJob, EffectSettlement, Recheck};
-use crate::straggler::{Straggler, StragglerChange};
+use crate::straggler::{DueLane, Straggler, StragglerChange};
 
 /// The step of a worker and an entity.
 #[derive(Debug)]
@@ -99,16 +99,18 @@ impl Batch<'_, '_> {
         recheck: &Recheck,
     ) -> rusqlite::Result<Option<ChangedJob>> {
         let head = self.job_head(straggler.job)?;
-        if head.as_ref().is_some_and(|head| head.guard.state.is_live()) {
-            self.write_straggler(lane, Straggler { due_at: recheck.due_at + Recheck::LATER, ..straggler })?;
-            return Ok(None);
-        }
-        let Some(head) = head.filter(|head| head.guard.state == JobState::Succeeded) else {
-            return self.delete_straggler(lane).map(|()| None);
+        let effect = match &head {
+            Some(head) => self.find_effect(head, straggler.key)?,
+            None => None,
         };
-        let effect = self.find_effect(&head, straggler.key)?;
-        let Some(effect) = effect.filter(|effect| effect.state == EffectState::Applied.as_str()) else {
-            return self.delete_straggler(lane).map(|()| None);
+        let effect_state = effect.as_ref().and_then(|effect| EffectState::parse(&effect.state));
+        let due = DueLane::of(recheck, head.as_ref().map(|head| head.guard.state), effect_state);
+        let (DueLane::Compare, Some(head), Some(effect)) = (due, head, effect) else {
+            match due {
+                DueLane::Later(due_at) => self.write_straggler(lane, Straggler { due_at, ..straggler })?,
+                DueLane::Compare | DueLane::Delete => self.delete_straggler(lane)?,
+            }
+            return Ok(None);
         };
         self.write_straggler(lane, straggler)?;
         let state = EffectState::Rechecking.as_str().to_owned();

@@ -4,8 +4,10 @@ use rusqlite::params;
 use serde_json::Value;
 use sluice_domain::alert::state::AlertChanges;
 use sluice_domain::approval::ApprovalId;
+use sluice_domain::call_budget::BudgetRow;
 use sluice_domain::contact::ContactId;
 use sluice_domain::event::EventId;
+use sluice_domain::idempotent_command::Claim;
 use sluice_domain::replay::Reapply;
 use sluice_domain::respond::ResponseChange;
 use sluice_domain::time::Time;
@@ -13,6 +15,9 @@ use sluice_domain::time::Time;
 use super::batch::Batch;
 use super::key_index::prefix;
 use crate::access::{CredentialRecord, NewCredential, PutUser, RemoveUser, RevokeCredential, TakeLink, UseCredential};
+use crate::command::{ClaimCommand, FinishCommand};
+use crate::event_edit::{EditEvent, Edited};
+use crate::failure_group::{MarkGroup, MarkedGroup};
 use crate::import::{CancelImport, NewImport};
 use crate::op::*;
 use crate::record::{EventSeq, ImportRecord, ReplayRecord};
@@ -155,12 +160,28 @@ impl WriteStore for Batch<'_, '_> {
         self.write_alert_mark(mark)
     }
 
+    fn charge_calls(&mut self, charge: &ChargeCalls) -> Result<Vec<BudgetRow>> {
+        self.write_charge(charge)
+    }
+
     fn keep_shapes(&mut self, keep: &KeepShapes) -> Result<bool> {
         self.write_shapes(keep)
     }
 
     fn accept_drift(&mut self, accept: &AcceptDrift) -> Result<u64> {
         self.accept_notices(accept)
+    }
+
+    fn claim_command(&mut self, claim: &ClaimCommand) -> Result<Claim> {
+        self.claim_command_key(claim)
+    }
+
+    fn finish_command(&mut self, finish: &FinishCommand) -> Result<()> {
+        self.finish_command_key(finish)
+    }
+
+    fn mark_group(&mut self, mark: &MarkGroup) -> Result<MarkedGroup> {
+        self.mark_failure_group(mark)
     }
 
     fn set_shadow(&mut self, set: &SetShadow) -> Result<()> {
@@ -192,6 +213,7 @@ impl WriteStore for Batch<'_, '_> {
         match lookup {
             EventLookup::Trace(id) => self.events_of_trace(id),
             EventLookup::Record(id) => self.events_of_record(id),
+            EventLookup::Identity { identity, except } => self.events_of_identity(identity, *except),
         }
     }
 
@@ -205,6 +227,14 @@ impl WriteStore for Batch<'_, '_> {
 
     fn identify(&mut self, identify: &IdentifyEvent) -> Result<Identified> {
         self.identify_event(identify)
+    }
+
+    fn identity_lookup_ended(&mut self, ended: &IdentityLookupEnded) -> Result<bool> {
+        self.end_identity_lookup(ended)
+    }
+
+    fn edit_event(&mut self, edit: &EditEvent) -> Result<Edited> {
+        self.edit_stored_event(edit)
     }
 
     fn merge_contacts(&mut self, merge: &MergeContacts) -> Result<ContactChange> {

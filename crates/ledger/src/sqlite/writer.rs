@@ -202,6 +202,7 @@ impl Writer {
             content_undo: Vec::new(),
             source_days: BTreeMap::new(),
             lateness: BTreeMap::new(),
+            duplicates: BTreeMap::new(),
             mapping_warnings: BTreeMap::new(),
             totals: TotalChanges::default(),
             counts: CounterChanges::default(),

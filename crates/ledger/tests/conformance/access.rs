@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use sluice_domain::access::{CredentialKind, Role, SESSIONS_PER_USER_MAX};
 use sluice_ledger::{
-    CredentialRecord, NewCredential, PutUser, RemoveUser, RevokeCredential, SecretDigest, TakeLink, UseCredential,
+    CredentialRecord, NewCredential, ProviderIdentity, PutUser, RemoveUser, RevokeCredential, SecretDigest, TakeLink,
+    UseCredential,
 };
 
 use crate::driver::{Driver, Fixture, at, open};
@@ -21,6 +22,7 @@ fn new(kind: CredentialKind, name: &str, n: u8) -> NewCredential {
         name: name.into(),
         role: Role::Operator,
         reveal: true,
+        provider: None,
         expires_at: at(100),
         actor: "root".into(),
         at: at(2),
@@ -104,6 +106,25 @@ pub async fn a_credential_reads_back_with_its_use_and_can_be_revoked<D: Driver>(
     assert!(!known(&fixture, 1).await);
     let again = issue(&fixture, new(CredentialKind::Token, "ci", 2)).await;
     assert!(again.id > token.id, "ids are not used again");
+}
+
+pub async fn a_session_of_a_provider_keeps_its_issuer_subject_and_role<D: Driver>() {
+    let fixture = open::<D>();
+    let (issuer, subject) = ("https://login.example".to_owned(), "4711".to_owned());
+    let provider = Some(ProviderIdentity { issuer, subject });
+    let session = NewCredential { provider: provider.clone(), ..new(CredentialKind::Session, "oidc:ann", 1) };
+    issue(&fixture, session).await;
+    issue(&fixture, new(CredentialKind::Session, "ann", 2)).await;
+    let fixture = fixture.reopen().await;
+    let found = fixture.ledger.credential(digest(1)).await.unwrap().unwrap();
+    assert_eq!((found.provider, found.role, found.reveal), (provider, Role::Operator, true));
+    assert_eq!(fixture.ledger.credential(digest(2)).await.unwrap().unwrap().provider, None);
+    let audit = fixture.audit_lines().await;
+    let is_told =
+        |line: &String| line.contains("user oidc:ann") && line.contains("by https://login.example, subject 4711");
+    assert!(audit.iter().any(is_told), "{audit:?}");
+    fixture.ledger.put_user(put("ann", Role::Viewer, Some("$hash"))).await.unwrap();
+    assert!(known(&fixture, 1).await && !known(&fixture, 2).await, "a local user of the same name is another one");
 }
 
 pub async fn sessions_beyond_the_maximum_and_expired_credentials_are_removed<D: Driver>() {

@@ -345,3 +345,25 @@ pub async fn a_lane_whose_job_still_runs_is_rechecked_later_and_one_whose_write_
     assert_eq!(fixture.ledger.recheck(recheck(300)).await.unwrap(), []);
     assert_eq!(fixture.ledger.next_straggler().await.unwrap(), None);
 }
+
+pub async fn a_confirmed_write_of_a_dead_job_is_rechecked_once_it_is_replayed<D: Driver>() {
+    let fixture = open::<D>();
+    let job = written(&fixture, "first", Some(at(100)), JobState::Retrying).await;
+    let begin = Begin { class: EffectClass::Natural, ..begin(job, 2) };
+    assert_eq!(fixture.begin_with(begin).await, BeginResult::Go);
+    // The write is confirmed, and a later step fails for good.
+    let mut confirmed = settlement(job, 2, JobState::Dead);
+    confirmed.effect.as_mut().unwrap().state = EffectState::Applied;
+    assert!(fixture.settle_with(confirmed).await);
+    let recheck = |second| Recheck { at: at(7), due_at: at(second), jobs_max: 10 };
+    assert_eq!(fixture.ledger.recheck(recheck(200)).await.unwrap(), []);
+    let later = fixture.ledger.next_straggler().await.unwrap();
+    assert!(later.is_some_and(|later| later > at(200)), "{later:?}");
+    let (actor, reason) = ("ann".into(), "fixed".into());
+    let replay = sluice_ledger::Replay { jobs: vec![job], actor, reason, revision: None, at: at(8) };
+    fixture.ledger.replay(replay).await.unwrap();
+    let finished = Settlement { effect: None, attempt: None, ..settlement(job, 2, JobState::Succeeded) };
+    assert!(fixture.settle_with(finished).await);
+    let due = fixture.ledger.recheck(recheck(1_000)).await.unwrap();
+    assert_eq!(due.iter().map(|(job, _)| *job).collect::<Vec<_>>(), [job]);
+}

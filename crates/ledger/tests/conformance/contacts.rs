@@ -102,7 +102,7 @@ pub async fn an_event_without_an_observation_has_no_contact<D: Driver>() {
     let plain = fixture.accept("1").await;
     assert_eq!(fixture.ledger.contact_of_event(plain.seq, slot()).await.unwrap(), None);
     let failure = Failure::new(FailureClass::Identity, "identity-missing", "no identity");
-    let quarantined = NewEvent { quarantine: Some(Quarantine { failure }), ..about("2", &["ann@x"], "Ann") };
+    let quarantined = NewEvent { quarantine: Some(Quarantine::new(failure)), ..about("2", &["ann@x"], "Ann") };
     let quarantined = fixture.accept_event(quarantined).await;
     assert_eq!(fixture.ledger.contact_of_event(quarantined.seq, slot()).await.unwrap(), None);
     assert!(fixture.ledger.contacts(false, PAGE).await.unwrap().is_empty());

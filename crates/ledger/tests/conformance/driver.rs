@@ -307,6 +307,7 @@ pub fn effect_key(job: JobId) -> EffectKey {
 /// The attempt at the first step.
 pub fn begin(job: JobId, n: u32) -> Begin {
     Begin {
+        identity: None,
         job,
         n,
         fence: fence(1, u32::from(n > 1)),

@@ -211,8 +211,11 @@ pub async fn suppressed_contacts_are_known_and_shown_masked<D: Driver>() {
     };
     assert!(known("ada@example.com", "email").await && known("bob@example.com", "sms").await);
     assert!(!known("bob@example.com", "email").await && !known("eve@example.com", "email").await);
-    let listed = fixture.ledger.suppressions(10).await.unwrap();
+    let listed = fixture.ledger.suppressions(PAGE).await.unwrap();
     assert_eq!((listed.len(), listed[0].label.as_str(), listed[0].reason.as_str()), (2, "a***@example.com", "asked"));
+    assert_eq!((listed[0].channel.as_str(), listed[1].channel.as_str()), ("sms", ""), "the newest one is first");
+    let next = Page { after: Some(listed[0].id), limit: 10 };
+    assert_eq!(fixture.ledger.suppressions(next).await.unwrap(), listed[1..]);
     let contacts = vec![who("ada@example.com"), who("eve@example.com")];
     let release =
         Unsuppress { contacts, channel: String::new(), actor: "ann".into(), reason: "back".into(), at: at(2) };

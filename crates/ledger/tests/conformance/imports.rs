@@ -47,7 +47,7 @@ pub async fn rows_and_the_place_behind_them_are_one_commit<D: Driver>() {
     let again = fixture.ledger.start_import(new(id())).await.unwrap();
     assert_eq!((again.position, again.counts.accepted, again.state), (3, 2, ImportState::Running));
     let mut flawed = event("d");
-    flawed.quarantine = Some(Quarantine { failure: Failure::new(FailureClass::Mapping, "field-missing", "gone") });
+    flawed.quarantine = Some(Quarantine::new(Failure::new(FailureClass::Mapping, "field-missing", "gone")));
     let last = ImportStep { refused: 1, is_last: true, ..step(3, 6) };
     let accepted = fixture.ledger.accept_rows(vec![event("a"), flawed], last).await.unwrap();
     assert_eq!(accepted.map(|accepted| accepted.len()), Some(2));

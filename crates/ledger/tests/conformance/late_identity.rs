@@ -6,12 +6,13 @@ use sluice_domain::contact::{
     ContactId, Correlation, IDENTITY_CONFLICT, IDENTITY_MISSING, Link, Observation, ObservedValue, OnConflict,
     SuppliedBy, SuppliedIdentity, WAITING_PER_LINK_MAX, WriteSlot,
 };
-use sluice_domain::job::JobState;
+use sluice_domain::job::{EffectKey, EffectState, JobState, Term};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Accepted, DropJobs, EventFilter, Identified, IdentifyEvent, NewEvent, Page, Prune, Quarantine, Replay,
+    Accepted, DropJobs, EventFilter, Fence, Identified, IdentifyEvent, IdentityLookupEnded, IdentityLookupRecord,
+    JobRecord, NewEvent, Page, Prune, Quarantine, Replay, StepResult,
 };
 
 use crate::driver::{Driver, Fixture, open};
@@ -44,7 +45,7 @@ fn said(session: &str, name: &str, occurred_at: i64) -> Observation {
 }
 
 fn missing() -> Quarantine {
-    Quarantine { failure: Failure::new(FailureClass::Identity, IDENTITY_MISSING, "no identity") }
+    Quarantine::new(Failure::new(FailureClass::Identity, IDENTITY_MISSING, "no identity"))
 }
 
 /// An event of this session that identifies nobody.
@@ -73,7 +74,35 @@ fn by_operator(accepted: &Accepted, identifiers: Vec<Identifier>) -> IdentifyEve
         observation: Observation { identifiers, ..said("none", "Operator", -100) },
         supplied: SuppliedIdentity { identity, by, mapping_version: "2".to_owned(), at: START },
         contact: Some(KeyDigest::new("t", "contact:email", "ada@x")),
+        outputs: vec![],
     }
+}
+
+/// A lookup says whose event it is, with its output.
+fn by_lookup(accepted: &Accepted, job: &JobRecord, identifiers: Vec<Identifier>) -> IdentifyEvent {
+    let by = SuppliedBy::Enrichment { worker: job.worker.to_string(), step: "person".to_owned() };
+    let output = StepResult {
+        job: job.id,
+        n: job.attempts_total,
+        fence: Fence { owner: Term(1), expected: job.term },
+        step: 0,
+        step_id: "person".into(),
+        key: EffectKey::new(accepted.id, &job.worker, "person"),
+        action: "enrich.http",
+        state: EffectState::Applied,
+        result: json!({"found": true, "email": "ada@x"}),
+        warning: None,
+        at: START,
+    };
+    let identify = by_operator(accepted, identifiers);
+    let supplied = SuppliedIdentity { by, ..identify.supplied };
+    IdentifyEvent { supplied, outputs: vec![output], ..identify }
+}
+
+/// An event that identifies nobody, whose lookups may.
+fn looked_up(key: &str, session: &str) -> NewEvent {
+    let quarantine = Some(Quarantine { looks_up_identity: true, ..missing() });
+    NewEvent { quarantine, ..anonymous(key, session, "Ada") }
 }
 
 impl<D: Driver> Fixture<D> {
@@ -138,7 +167,8 @@ pub async fn a_release_is_recorded_shown_and_kept_over_a_restart<D: Driver>() {
     assert_eq!((line.actor.as_str(), &line.object), ("contacts", &format!("{} as {contact}", first.id)));
     assert_eq!(fixture.ledger.contact_events(contact, PAGE).await.unwrap(), [later.seq, first.seq]);
     let contacts = Some(vec![KeyDigest::new("t", "contact:email", "ada@x")]);
-    let found = fixture.ledger.find_events(EventFilter { contacts, ..EventFilter::default() }, PAGE).await.unwrap();
+    let found =
+        fixture.ledger.find_events(EventFilter { contacts, ..EventFilter::default() }, PAGE).await.unwrap().rows;
     let found: Vec<_> = found.iter().map(|listed| listed.event.seq).collect();
     assert_eq!(found, [later.seq, first.seq], "it is found by the person");
     assert_eq!(fixture.normalized(&first).await["identity"]["email"], "ada@x");
@@ -283,4 +313,70 @@ pub async fn a_conflict_is_quarantined_where_the_rule_says_so_and_an_operator_de
     let done = fixture.ledger.identify(by_operator(&both, vec![email("bob@x")])).await.unwrap();
     assert_eq!((done, fixture.contact_id(&both).await), (Identified::Done(bob), Some(bob)));
     assert_eq!(fixture.state_of(&both).await, JobState::Queued);
+}
+
+pub async fn lookups_of_a_quarantined_event_are_due_until_they_end<D: Driver>() {
+    let fixture = open::<D>();
+    let plain = fixture.accept_event(anonymous("0", "s-0", "Nobody")).await;
+    let first = fixture.accept_event(looked_up("1", "s-1")).await;
+    let unused = NewEvent { jobs: vec![], ..looked_up("2", "s-2") };
+    fixture.accept_event(unused).await;
+    let due = fixture.ledger.due_identity_lookups(START, 10).await.unwrap();
+    assert_eq!(due, [(first.seq, 0)], "only of events that have jobs and lookups");
+    assert_eq!(fixture.ledger.event_identity(plain.seq).await.unwrap().lookup, None);
+    let later = Time(START.0 + 10_000);
+    let last = "lookup-timed-out".to_owned();
+    let failed = IdentityLookupEnded { seq: first.seq, tries: 1, due_at: Some(later), last: last.clone() };
+    assert!(fixture.ledger.identity_lookup_ended(failed.clone()).await.unwrap());
+    assert!(!fixture.ledger.identity_lookup_ended(failed).await.unwrap(), "the same try counts once");
+    let fixture = fixture.reopen().await;
+    assert!(fixture.ledger.due_identity_lookups(START, 10).await.unwrap().is_empty());
+    assert_eq!(fixture.ledger.due_identity_lookups(later, 10).await.unwrap(), [(first.seq, 1)]);
+    let identity = fixture.ledger.event_identity(first.seq).await.unwrap();
+    let record = IdentityLookupRecord { seq: first.seq, tries: 1, due_at: Some(later), last: Some(last) };
+    assert_eq!((identity.lookup, identity.waits_until.is_some()), (Some(record), true));
+    let ended = IdentityLookupEnded { seq: first.seq, tries: 2, due_at: None, last: "absent".to_owned() };
+    assert!(fixture.ledger.identity_lookup_ended(ended).await.unwrap());
+    assert!(fixture.ledger.due_identity_lookups(Time(i64::MAX), 10).await.unwrap().is_empty());
+    let lookup = fixture.ledger.event_identity(first.seq).await.unwrap().lookup.unwrap();
+    assert_eq!((lookup.tries, lookup.due_at, lookup.last.as_deref()), (2, None, Some("absent")), "it is still shown");
+}
+
+pub async fn a_lookup_releases_an_event_once_and_its_output_is_recorded<D: Driver>() {
+    let mut fixture = open::<D>();
+    let first = fixture.accept_event(looked_up("1", "s-1")).await;
+    let job = fixture.jobs_of(&first).await.remove(0);
+    let identify = by_lookup(&first, &job, vec![email("ada@x")]);
+    let Identified::Done(contact) = fixture.ledger.identify(identify.clone()).await.unwrap() else {
+        panic!("released")
+    };
+    assert_eq!(fixture.ledger.identify(identify).await.unwrap(), Identified::NotWaiting);
+    assert_eq!((fixture.contact_id(&first).await, fixture.released()), (Some(contact), 1));
+    assert!(fixture.ledger.due_identity_lookups(Time(i64::MAX), 10).await.unwrap().is_empty());
+    let ended = IdentityLookupEnded { seq: first.seq, tries: 1, due_at: None, last: "absent".to_owned() };
+    assert!(!fixture.ledger.identity_lookup_ended(ended).await.unwrap(), "it is released");
+    let fixture = fixture.reopen().await;
+    let loaded = fixture.ledger.load_jobs(vec![job.id], usize::MAX).await.unwrap().remove(0);
+    assert_eq!((loaded.job.state, loaded.job.step, loaded.effects.len()), (JobState::Queued, 0, 1));
+    let effect = &loaded.effects[0];
+    assert_eq!((effect.key, effect.state), (EffectKey::new(first.id, &job.worker, "person"), EffectState::Applied));
+    assert_eq!(effect.result.as_deref(), Some(&json!({"found": true, "email": "ada@x"})));
+    let identity = fixture.ledger.event_identity(first.seq).await.unwrap();
+    let supplied = identity.supplied.unwrap().supplied.unwrap();
+    assert_eq!((supplied.by.kind(), identity.lookup), ("enrichment", None));
+    let line = &fixture.ledger.audit_trail(PAGE).await.unwrap()[0];
+    assert!(line.detail.starts_with("by the lookup `person`") && line.actor == "contacts", "{line:?}");
+}
+
+pub async fn an_event_that_is_released_otherwise_is_not_looked_up<D: Driver>() {
+    let mut fixture = open::<D>();
+    let first = fixture.accept_event(looked_up("1", "s-1")).await;
+    let job = fixture.jobs_of(&first).await.remove(0);
+    let later = fixture.accept_event(identified("2", "s-1", "ada@x", "King")).await;
+    assert_eq!((later.released, first.released, fixture.released()), (1, 0, 1));
+    assert!(fixture.ledger.due_identity_lookups(Time(i64::MAX), 10).await.unwrap().is_empty());
+    let late = fixture.ledger.identify(by_lookup(&first, &job, vec![email("bob@x")])).await.unwrap();
+    assert_eq!((late, fixture.released()), (Identified::NotWaiting, 0), "the answer came too late");
+    assert!(fixture.ledger.effects(job.id).await.unwrap().is_empty(), "nothing is recorded");
+    assert_eq!(fixture.contact_id(&first).await, fixture.contact_id(&later).await);
 }

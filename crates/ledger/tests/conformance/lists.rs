@@ -4,7 +4,7 @@ use sluice_domain::event::{Event, EventId, EventStatus};
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
-use sluice_ledger::{EventFilter, JobFilter, JobSummary, NewEvent, NewJob, Page, SourceDayCounts};
+use sluice_ledger::{BalanceOutcome, EventFilter, JobFilter, JobSummary, NewEvent, NewJob, Page, SourceDayCounts};
 
 use crate::driver::{Driver, Fixture, at, open, settlement};
 use crate::fixtures::{DAY, event};
@@ -21,7 +21,7 @@ fn from(source: &str, key: &str, worker: &str) -> NewEvent {
 }
 
 async fn ids<D: Driver>(fixture: &Fixture<D>, filter: JobFilter) -> Vec<i64> {
-    let listed = fixture.ledger.list_jobs(filter.clone(), ALL).await.unwrap();
+    let listed = fixture.ledger.list_jobs(filter.clone(), ALL).await.unwrap().rows;
     let mut ids: Vec<i64> = listed.iter().map(|(job, _)| job.id.0).collect();
     assert!(listed.iter().all(|(job, event)| job.seq == event.seq));
     assert!(ids.is_sorted_by(|newer, older| newer > older), "newest first: {ids:?}");
@@ -75,7 +75,7 @@ pub async fn lists_are_read_page_by_page<D: Driver>() {
     let mut after = None;
     let mut seen = Vec::new();
     loop {
-        let page = fixture.ledger.list_jobs(JobFilter::default(), Page { after, limit: 3 }).await.unwrap();
+        let page = fixture.ledger.list_jobs(JobFilter::default(), Page { after, limit: 3 }).await.unwrap().rows;
         let Some((last, _)) = page.last() else { break };
         after = Some(last.id.0);
         seen.push(page.len());
@@ -89,13 +89,38 @@ pub async fn lists_are_read_page_by_page<D: Driver>() {
         let (source, event_type) = (source.map(String::from), event_type.map(String::from));
         let filter = EventFilter { source, event_type, ..EventFilter::default() };
         let events = fixture.ledger.find_events(filter, page).await;
-        events.unwrap().iter().map(|listed| listed.event.seq).collect::<Vec<_>>()
+        events.unwrap().rows.iter().map(|listed| listed.event.seq).collect::<Vec<_>>()
     };
     assert_eq!(list(None, None, Page { after: None, limit: 2 }).await, [7, 6]);
     assert_eq!(list(None, None, Page { after: Some(3), limit: 10 }).await, [2, 1]);
     assert_eq!(list(Some("shop"), None, ALL).await, [6, 4, 2]);
     assert_eq!(list(None, Some("website.created"), Page { after: Some(7), limit: 2 }).await, [5, 3]);
     assert!(list(Some("shop"), Some("website.created"), ALL).await.is_empty());
+}
+
+pub async fn rare_sources_are_found_on_their_days<D: Driver>() {
+    let fixture = open::<D>();
+    for day in 0..6 {
+        let source = if [1, 2, 4].contains(&day) { "rare" } else { "usual" };
+        for n in 0..2 {
+            let new = from(source, &format!("day {day}, {n}"), "crm");
+            fixture.accept_event(NewEvent { received_at: fixture.clock.now(), ..new }).await;
+        }
+        fixture.clock.advance(DAY);
+    }
+    let source = Some("rare".to_owned());
+    let jobs = |until: Option<Time>| JobFilter { source: source.clone(), until, ..JobFilter::default() };
+    assert_eq!(ids(&fixture, jobs(None)).await, [3, 4, 5, 6, 9, 10]);
+    assert_eq!(ids(&fixture, jobs(Some(Time(at(0).0 + 2 * DAY)))).await, [3, 4]);
+    let events = async |since: Option<Time>, status, page| {
+        let filter = EventFilter { source: source.clone(), since, status, ..EventFilter::default() };
+        let found = fixture.ledger.find_events(filter, page).await.unwrap().rows;
+        found.iter().map(|listed| listed.event.seq).collect::<Vec<_>>()
+    };
+    assert_eq!(events(None, None, ALL).await, [10, 9, 6, 5, 4, 3]);
+    assert_eq!(events(None, Some(EventStatus::Working), ALL).await, [10, 9, 6, 5, 4, 3]);
+    assert_eq!(events(None, None, Page { after: Some(9), limit: 2 }).await, [6, 5]);
+    assert_eq!(events(Some(Time(at(0).0 + 2 * DAY)), None, ALL).await, [10, 9, 6, 5]);
 }
 
 pub async fn reasons_of_death_are_counted_most_frequent_first<D: Driver>() {
@@ -199,7 +224,7 @@ pub async fn what_each_source_sent_is_tallied_by_day<D: Driver>() {
 }
 
 async fn found<D: Driver>(fixture: &Fixture<D>, filter: EventFilter) -> Vec<i64> {
-    let events = fixture.ledger.find_events(filter, ALL).await.unwrap();
+    let events = fixture.ledger.find_events(filter, ALL).await.unwrap().rows;
     events.iter().map(|listed| listed.event.seq).collect()
 }
 
@@ -241,7 +266,7 @@ pub async fn events_are_found_by_key_contact_status_and_time<D: Driver>() {
         assert_eq!(found(&fixture, EventFilter { contacts: ada(), ..filter }).await, expected, "{status} of ada");
     }
     let fixture = fixture.reopen().await;
-    let listed = fixture.ledger.find_events(EventFilter { contacts: ada(), ..any() }, ALL).await.unwrap();
+    let listed = fixture.ledger.find_events(EventFilter { contacts: ada(), ..any() }, ALL).await.unwrap().rows;
     let dead = JobSummary { id: JobId(1), worker: "crm".into(), state: JobState::Dead, attempts_total: 1 };
     assert_eq!(listed[1].jobs, [dead]);
     assert_eq!(found(&fixture, EventFilter { keys: Some(vec![key]), ..any() }).await, [1]);
@@ -261,7 +286,7 @@ pub async fn events_of_a_status_are_read_page_by_page<D: Driver>() {
         let (mut after, mut seen) = (None, Vec::new());
         loop {
             let filter = EventFilter { status: Some(status), ..EventFilter::default() };
-            let page = fixture.ledger.find_events(filter, Page { after, limit: 2 }).await.unwrap();
+            let page = fixture.ledger.find_events(filter, Page { after, limit: 2 }).await.unwrap().rows;
             assert!(page.len() <= 2 && page.iter().all(|listed| listed.jobs.len() == 2));
             let Some(last) = page.last() else { break };
             after = Some(last.event.seq);
@@ -269,4 +294,27 @@ pub async fn events_of_a_status_are_read_page_by_page<D: Driver>() {
         }
         assert_eq!(seen, expected, "{status}: each event once");
     }
+}
+
+pub async fn the_balance_is_read_in_parts<D: Driver>() {
+    let fixture = open::<D>();
+    let empty = fixture.ledger.balance_part(0, 10).await.unwrap();
+    assert_eq!((empty.counts.len(), empty.looked_until), (0, 0));
+    for (key, state) in [("a", JobState::Succeeded), ("b", JobState::Dead), ("c", JobState::Noop)] {
+        fixture.job_that_is(key, state).await;
+    }
+    fixture.job("d").await;
+    fixture.accept_event(NewEvent { jobs: vec![], ..event("e") }).await;
+    let row = |outcome, count| (("2026-03-01".to_owned(), "website".to_owned(), outcome), count);
+    let first = fixture.ledger.balance_part(0, 2).await.unwrap();
+    assert_eq!(first.looked_until, 2);
+    assert_eq!(
+        first.counts.into_iter().collect::<Vec<_>>(),
+        [row(BalanceOutcome::Done, 1), row(BalanceOutcome::Dead, 1)]
+    );
+    let rest = fixture.ledger.balance_part(2, 10).await.unwrap();
+    assert_eq!(rest.looked_until, 5);
+    let expected = [row(BalanceOutcome::Noop, 2), row(BalanceOutcome::Waiting, 1)];
+    assert_eq!(rest.counts.into_iter().collect::<Vec<_>>(), expected);
+    assert_eq!(fixture.ledger.balance_part(5, 10).await.unwrap().looked_until, 5);
 }

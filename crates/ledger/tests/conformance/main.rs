@@ -9,13 +9,18 @@ mod alerts;
 mod attempt;
 mod backlog;
 mod budget;
+mod call_budgets;
+mod commands;
 mod contacts;
 mod driver;
+mod event_edits;
+mod failure_groups;
 mod fencing;
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
 mod guard;
 mod history;
+mod identities;
 mod imports;
 mod inside;
 mod keys;
@@ -56,7 +61,13 @@ macro_rules! suite {
                 a_new_password_or_a_removal_ends_the_sessions_of_a_user
                 a_sign_in_link_counts_once_and_not_after_its_time
                 a_credential_reads_back_with_its_use_and_can_be_revoked
+                a_session_of_a_provider_keeps_its_issuer_subject_and_role
                 sessions_beyond_the_maximum_and_expired_credentials_are_removed
+            ]
+            identities [
+                effects_of_one_identity_run_one_after_the_other
+                an_identity_stays_taken_while_an_outcome_is_open_and_its_job_lives
+                the_record_of_an_identity_is_remembered
             ]
             keys [
                 a_key_is_known_after_a_restart
@@ -87,6 +98,7 @@ macro_rules! suite {
                 a_quarantined_event_is_dead_from_the_start_and_a_replay_revives_it
                 lossy_conversions_are_counted_by_field
                 how_late_a_source_repeats_itself_is_known
+                the_last_repeats_of_an_event_are_kept_with_their_difference
             ]
             attempt [
                 a_begin_writes_the_intent_and_counts_the_try
@@ -106,6 +118,7 @@ macro_rules! suite {
                 an_effect_is_known_by_its_key_when_its_step_has_another_place
                 the_last_confirmed_write_of_a_lane_is_rechecked_once_its_straggler_is_due
                 a_lane_whose_job_still_runs_is_rechecked_later_and_one_whose_write_failed_is_not
+                a_confirmed_write_of_a_dead_job_is_rechecked_once_it_is_replayed
                 a_write_that_is_confirmed_while_an_older_one_is_compared_supersedes_it
             ]
             inside [
@@ -159,6 +172,7 @@ macro_rules! suite {
                 a_revision_is_kept_as_it_was_first_given
                 a_revision_that_comes_back_is_in_force_a_second_time
                 the_audit_trail_is_read_newest_first_page_by_page
+                the_audit_trail_is_filtered_and_its_pages_end_in_time
                 what_is_live_dead_or_parked_is_never_pruned
                 finished_events_go_with_everything_that_belongs_to_them
                 bodies_may_go_before_their_events
@@ -194,9 +208,36 @@ macro_rules! suite {
                 an_alert_is_kept_over_a_restart
                 marks_of_operators_are_kept_until_the_alert_fires_again
             ]
+            commands [
+                a_response_is_kept_over_a_restart_and_belongs_to_one_request
+                a_command_that_a_dead_process_served_is_in_doubt
+                a_key_is_free_after_a_failure_and_after_its_time
+            ]
+            event_edits [
+                an_edit_is_kept_beside_the_event_and_its_jobs_run_again
+                an_event_whose_jobs_run_or_are_in_doubt_is_not_edited
+                of_two_edits_of_one_revision_the_second_is_refused
+                applied_effects_are_repeated_only_if_their_class_is_asked_for
+                a_mark_belongs_to_the_effect_that_takes_the_place_of_its_owner
+                an_edited_identity_moves_the_event_to_its_contact
+                an_edit_with_identifiers_of_two_contacts_is_refused
+                revisions_go_with_their_event
+                an_edited_event_is_not_looked_up_any_more
+            ]
+            failure_groups [
+                dead_letters_are_grouped_by_why_they_died
+                a_group_follows_replays_drops_and_unknown_outcomes
+                a_quarantined_event_is_in_a_group_until_it_is_replayed
+                a_resolved_group_opens_again_by_itself
+                groups_are_read_page_by_page_and_empty_ones_expire
+            ]
             shadow [
                 a_shadow_begins_with_the_next_event_and_keeps_its_report
                 a_shadow_is_stopped_once_with_a_line_in_the_audit_trail
+            ]
+            call_budgets [
+                charged_calls_survive_a_restart_and_never_shrink
+                calls_are_given_back_and_old_intervals_are_dropped
             ]
             shapes [
                 shapes_are_kept_with_the_last_event_that_was_looked_at
@@ -227,6 +268,7 @@ macro_rules! suite {
             lists [
                 jobs_are_listed_by_what_is_asked_for
                 lists_are_read_page_by_page
+                rare_sources_are_found_on_their_days
                 reasons_of_death_are_counted_most_frequent_first
                 an_event_is_found_by_its_name
                 events_are_found_by_key_contact_status_and_time
@@ -235,6 +277,7 @@ macro_rules! suite {
                 a_ledger_without_work_has_no_workers
                 jobs_are_counted_by_state
                 what_each_source_sent_is_tallied_by_day
+                the_balance_is_read_in_parts
             ]
             guard [
                 a_cap_is_exact_however_many_ask_at_once
@@ -276,6 +319,9 @@ macro_rules! suite {
                 an_operator_cannot_identify_an_event_as_two_contacts
                 only_so_many_events_wait_under_a_link_and_not_for_ever
                 a_conflict_is_quarantined_where_the_rule_says_so_and_an_operator_decides
+                lookups_of_a_quarantined_event_are_due_until_they_end
+                a_lookup_releases_an_event_once_and_its_output_is_recorded
+                an_event_that_is_released_otherwise_is_not_looked_up
             ]
             lifecycle [
                 a_ledger_that_is_open_cannot_be_opened_again

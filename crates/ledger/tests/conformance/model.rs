@@ -295,7 +295,7 @@ impl<D: Driver> Run<D> {
 
     async fn compare(&self) {
         let ledger = &self.fixture.ledger;
-        let listed = ledger.list_jobs(JobFilter::default(), Page { after: None, limit: 10_000 }).await.unwrap();
+        let listed = ledger.list_jobs(JobFilter::default(), Page { after: None, limit: 10_000 }).await.unwrap().rows;
         assert_eq!(listed.len(), self.model.jobs.len());
         for (job, event) in listed {
             let found = ModelJob {

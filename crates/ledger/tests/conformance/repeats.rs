@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_domain::duplicate_stats::{DuplicateDifference, EventDuplicates, RECENT_DUPLICATES_MAX};
 use sluice_domain::event::{LossCode, MappingWarning};
 use sluice_domain::job::JobState;
 use sluice_domain::key::KeyDigest;
@@ -299,7 +300,7 @@ pub async fn a_quarantined_clash_waits_for_a_person<D: Driver>() {
 pub async fn a_quarantined_event_is_dead_from_the_start_and_a_replay_revives_it<D: Driver>() {
     let mut fixture = open::<D>();
     let failure = Failure::new(FailureClass::Mapping, "schema", "email: is missing");
-    let quarantine = Some(Quarantine { failure: failure.clone() });
+    let quarantine = Some(Quarantine::new(failure.clone()));
     let jobs = vec![NewJob::new("crm", "default").or_dead_in("leads-dead")];
     let accepted = fixture.accept_event(NewEvent { quarantine, jobs, ..event("a") }).await;
     assert!(accepted.quarantined && accepted.variant_of.is_none());
@@ -310,7 +311,7 @@ pub async fn a_quarantined_event_is_dead_from_the_start_and_a_replay_revives_it<
         code: Some("schema".into()),
         ..JobFilter::default()
     };
-    let (job, _) = fixture.ledger.list_jobs(filter, Page { after: None, limit: 10 }).await.unwrap().remove(0);
+    let (job, _) = fixture.ledger.list_jobs(filter, Page { after: None, limit: 10 }).await.unwrap().rows.remove(0);
     assert_eq!((job.seq, job.failure, job.finished_at), (accepted.seq, Some(failure), Some(START)));
     assert!(fixture.ledger.live_lanes().await.unwrap().is_empty());
     let replay = Replay { jobs: vec![job.id], actor: "ann".into(), reason: "mapped".into(), revision: None, at: START };
@@ -371,4 +372,32 @@ pub async fn how_late_a_source_repeats_itself_is_known<D: Driver>() {
     within(stats.suggested_ttl, 100);
     assert!(stats.suggested_ttl.unwrap() > 100 * MINUTE);
     assert_eq!(fixture.ledger.duplicate_stats("other".into()).await.unwrap(), Default::default());
+}
+
+pub async fn the_last_repeats_of_an_event_are_kept_with_their_difference<D: Driver>() {
+    use DuplicateDifference::{Content, Key, Nothing};
+    let fixture = open::<D>();
+    let first = fixture.accept_event(netted("a", 1, Duration::ZERO)).await;
+    assert_eq!(fixture.ledger.event_duplicates(first.seq).await.unwrap(), None);
+    let id = |n: u8| format!("{n:032x}");
+    let traced = |event: NewEvent, n: u8| NewEvent { trace: format!("{}-0000000000000001-01", id(n)), ..event };
+    fixture.repeat(traced(netted("a", 1, MINUTE), 1)).await;
+    fixture.repeat(traced(netted("b", 1, 2 * MINUTE), 2)).await;
+    fixture.repeat(traced(netted("a", 2, 3 * MINUTE), 3)).await;
+    let fixture = fixture.reopen().await;
+    let known = fixture.ledger.event_duplicates(first.seq).await.unwrap().unwrap();
+    assert_eq!((known.count, known.first_at, known.last_at), (3, START + MINUTE, START + 3 * MINUTE));
+    let shown = |known: &EventDuplicates| -> Vec<(DuplicateDifference, String)> {
+        known.recent.iter().map(|request| (request.differs, request.trace_id())).collect()
+    };
+    let expected = [(Nothing, 1), (Key, 2), (Content, 3)].map(|(differs, n)| (differs, id(n)));
+    assert_eq!(shown(&known), expected);
+    // Many in one commit.
+    let many = (0..20).map(|n| traced(netted("a", 1, 4 * MINUTE), 100 + n)).collect();
+    fixture.ledger.accept_all(many).await.unwrap();
+    let known = fixture.ledger.event_duplicates(first.seq).await.unwrap().unwrap();
+    assert_eq!((known.count, known.first_at, known.recent.len()), (23, START + MINUTE, RECENT_DUPLICATES_MAX));
+    assert_eq!(shown(&known).last(), Some(&(Nothing, id(119))));
+    let other = fixture.accept_event(saying("z", 9)).await;
+    assert_eq!(fixture.ledger.event_duplicates(other.seq).await.unwrap(), None);
 }

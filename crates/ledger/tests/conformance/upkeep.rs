@@ -7,8 +7,8 @@ use sluice_domain::job::{JobId, JobState};
 use sluice_domain::ledger_clock::{ClockRecord, Steady};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    AuditEntry, ClockConfirmation, DropJobs, KeepClock, NewJob, NewRevision, Page, Pause, PauseRecord, Prune, Pruned,
-    RETENTION, Resume,
+    AuditEntry, AuditFilter, ClockConfirmation, DropJobs, KeepClock, NewJob, NewRevision, Page, Pause, PauseRecord,
+    Prune, Pruned, RETENTION, Resume,
 };
 
 use crate::driver::{Driver, Fixture, at, open};
@@ -129,7 +129,7 @@ pub async fn finished_events_go_with_everything_that_belongs_to_them<D: Driver>(
     fixture.ledger.drop_jobs(drop).await.unwrap();
     let stays = fixture.job("queued").await;
     let now = fixture.clock.advance(365 * DAY);
-    assert_eq!(fixture.ledger.prune(prune_all(now)).await.unwrap(), Pruned { rows: 6, more: false });
+    assert_eq!(fixture.ledger.prune(prune_all(now)).await.unwrap(), Pruned { rows: 7, more: false });
     for job in gone {
         assert_eq!(fixture.ledger.job(job.id).await.unwrap(), None);
         assert!(fixture.ledger.events(vec![job.seq]).await.unwrap().is_empty());
@@ -247,4 +247,35 @@ pub async fn the_clock_is_kept_and_is_not_before_the_newest_event<D: Driver>() {
     fixture.ledger.keep_clock(KeepClock { record, confirmed }).await.unwrap();
     let line = format!("ann clock accept clock from {} to {}: it was off", at(1), at(2));
     assert_eq!(fixture.audit_lines().await, [line]);
+}
+
+pub async fn the_audit_trail_is_filtered_and_its_pages_end_in_time<D: Driver>() {
+    let fixture = open::<D>();
+    for n in 0..6 {
+        let actor = if n % 2 == 0 { "ann" } else { "bob" };
+        let target = if n < 3 { "destination:crm" } else { "worker:mail" };
+        let (actor, target, reason) = (actor.to_owned(), target.to_owned(), String::new());
+        let at = fixture.clock.advance(1000);
+        match n {
+            5 => fixture.ledger.resume(Resume { target, actor, reason, at }).await.unwrap(),
+            _ => fixture.ledger.pause(Pause { target, actor, reason, at }).await.unwrap(),
+        }
+    }
+    let ids = async |filter: AuditFilter, page: Page| -> Vec<i64> {
+        fixture.ledger.audit_entries(filter, page).await.unwrap().rows.iter().map(|entry| entry.id).collect()
+    };
+    let (all, any) = (Page { after: None, limit: 10 }, AuditFilter::default());
+    let time = |n: i64| Some(Time(START.0 + n * 1000));
+    assert_eq!(ids(any.clone(), all).await, [6, 5, 4, 3, 2, 1]);
+    assert_eq!(ids(AuditFilter { actor: Some("ann".into()), ..any.clone() }, all).await, [5, 3, 1]);
+    assert_eq!(ids(AuditFilter { action: Some("resume".into()), ..any.clone() }, all).await, [6]);
+    assert_eq!(ids(AuditFilter { object: Some("destination:".into()), ..any.clone() }, all).await, [3, 2, 1]);
+    assert_eq!(ids(AuditFilter { object: Some("%".into()), ..any.clone() }, all).await, [0; 0]);
+    assert_eq!(ids(AuditFilter { since: time(2), until: time(5), ..any.clone() }, all).await, [4, 3, 2]);
+    let by_ann = AuditFilter { actor: Some("ann".into()), ..any.clone() };
+    let first = fixture.ledger.audit_entries(by_ann.clone(), Page { after: None, limit: 2 }).await.unwrap();
+    assert_eq!(first.next, Some(3));
+    let rest = fixture.ledger.audit_entries(by_ann, Page { after: first.next, limit: 2 }).await.unwrap();
+    assert_eq!((rest.rows.len(), rest.next), (1, None));
+    assert_eq!(ids(any, Page { after: Some(-5), limit: 2 }).await, [0; 0]);
 }

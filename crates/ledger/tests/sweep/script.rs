@@ -338,6 +338,7 @@ fn new(n: u32) -> NewEvent {
 
 fn begin(n: u32, event: EventId) -> Begin {
     Begin {
+        identity: None,
         job: id(n),
         n: 1,
         fence: Fence::default(),

@@ -66,9 +66,16 @@ impl Access {
     async fn by_session(&self, secret: &str) -> Result<Identified, Refusal> {
         let ended = || Refusal::unauthorized("the session has ended; sign in again");
         let record = self.valid(secret, CredentialKind::Session).await?.ok_or_else(ended)?;
-        let caller = match record.name.as_str() {
-            OWNER => Caller::owner(),
-            name => {
+        let caller = match (&record.provider, record.name.as_str()) {
+            // Its role is that of the sign-in. The name has a prefix that no local user has.
+            (Some(provider), name) => {
+                if !self.trusts(provider) {
+                    return Err(ended());
+                }
+                Caller { identity: Identity::User(name.to_owned()), role: record.role, reveal: record.reveal }
+            }
+            (None, OWNER) => Caller::owner(),
+            (None, name) => {
                 let user = self.ledger.user(name.to_owned()).await?.ok_or_else(ended)?;
                 Caller { identity: Identity::User(user.name), role: user.role, reveal: user.reveal }
             }

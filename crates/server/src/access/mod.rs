@@ -1,13 +1,14 @@
 //! Access: who makes a request to the admin server.
 //!
-//! In: heads of requests; passwords and sign-in links.
+//! In: heads of requests; passwords, sign-in links and answers of an OpenID provider.
 //! Out: a caller, or a refusal.
-//! Touches: ledger: users, credentials, audit.
+//! Touches: ledger: users, credentials, audit; connectors: the client of an OpenID provider.
 //! Never: decides what a caller may do; `operate` does, by the rules of the domain.
 //! If the process dies here: a sign-in has its session, or its link is used up and another one is made.
 
 mod cookie;
 mod identify;
+mod openid;
 mod password;
 mod sign_in;
 mod site;
@@ -20,8 +21,11 @@ use sluice_ledger::{AuditEntry, Ledger};
 
 use crate::admin_token::AdminToken;
 use crate::clock::Clock;
+use crate::revisions::Revisions;
 
+pub(crate) use cookie::clear_pending;
 pub(crate) use identify::{Identified, Session};
+pub(crate) use openid::{ProviderLink, StartedSignIn};
 pub(crate) use password::{PasswordProblem, hash_password};
 
 /// Prefix of API tokens, so that scanners for leaked secrets find them.
@@ -60,17 +64,25 @@ pub(crate) struct Access {
     allowed_hosts: Arc<[String]>,
     failed: Arc<Mutex<FailedTokens>>,
     passwords: password::Passwords,
+    openid: openid::OpenId,
     clock: Clock,
     ledger: Ledger,
 }
 
 impl Access {
-    pub fn new(token: AdminToken, allowed_hosts: Vec<String>, clock: Clock, ledger: Ledger) -> Access {
+    pub fn new(
+        token: AdminToken,
+        allowed_hosts: Vec<String>,
+        clock: Clock,
+        ledger: Ledger,
+        revisions: Revisions,
+    ) -> Access {
         Access {
             token,
             allowed_hosts: allowed_hosts.into(),
             failed: Arc::default(),
             passwords: password::Passwords::default(),
+            openid: openid::OpenId::new(revisions, clock.clone()),
             clock,
             ledger,
         }

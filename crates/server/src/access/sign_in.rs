@@ -64,6 +64,7 @@ impl Access {
             name: user.clone(),
             role: Role::Viewer,
             reveal: false,
+            provider: None,
             expires_at: at + SESSION_LIFETIME,
             actor: user.clone(),
             at,

@@ -3,14 +3,13 @@
 use serde_json::json;
 use sluice_domain::approval::Choice;
 
-use super::lists::{Paging, footer};
+use super::lists::{ListArgs, ListRequest};
 use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, ago, hint, moment, plural};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
 use super::{CliError, exit};
-use crate::operate::views::ApprovalView;
-use crate::operate::views::{BulkResult, List};
+use crate::operate::views::{ApprovalView, BulkResult};
 
 /// List and decide approvals
 #[derive(Debug, clap::Args)]
@@ -47,11 +46,7 @@ struct ListApprovals {
     #[arg(long)]
     worker: Option<String>,
     #[command(flatten)]
-    paging: Paging,
-    #[command(flatten)]
-    format: Format,
-    #[command(flatten)]
-    reach: NodeArgs,
+    args: ListArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -114,18 +109,14 @@ impl Approvals {
 
 impl ListApprovals {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |client| {
-            let wanted = Some(self.state.clone()).filter(|state| state != "all");
-            let mut query = vec![("state", wanted), ("worker", self.worker.clone())];
-            query.extend(self.paging.query());
-            let answer = client.get("/approvals", &query).await?;
-            let Some(list) = self.format.read::<List<ApprovalView>>(&answer)? else { return Ok(()) };
-            if list.items.is_empty() {
-                return print::print(match self.state.as_str() {
-                    "pending" => "No pending approvals.",
-                    _ => "No approval matches.",
-                });
-            }
+        let wanted = Some(self.state.clone()).filter(|state| state != "all");
+        let request = ListRequest {
+            path: "/approvals",
+            filters: vec![("state", wanted), ("worker", self.worker)],
+            empty: if self.state == "pending" { "No pending approvals." } else { "No approval matches." },
+            details: "sluice approvals show APPROVAL",
+        };
+        self.args.run(request, |items: &[ApprovalView]| {
             let mut table = Table::new([
                 Column::Whole("APPROVAL"),
                 Column::Whole("STATE"),
@@ -135,7 +126,7 @@ impl ListApprovals {
                 Column::Whole("EXPIRES"),
                 Column::Wrap("BY"),
             ]);
-            for item in &list.items {
+            for item in items {
                 table.row([
                     Cell::from(item.id.as_str()),
                     state(&item.state),
@@ -146,13 +137,9 @@ impl ListApprovals {
                     item.decided_by.as_deref().unwrap_or_default().into(),
                 ]);
             }
-            let waits = list.items.iter().any(|item| item.decided_at.is_none());
-            let act = if waits {
-                hint("Decide: sluice approvals approve|reject APPROVAL --reason \"…\"")
-            } else {
-                String::new()
-            };
-            print::print(&(table.render() + &footer(list.next.as_deref(), "sluice approvals show APPROVAL") + &act))
+            let waits = items.iter().any(|item| item.decided_at.is_none());
+            let decide = hint("Decide: sluice approvals approve|reject APPROVAL --reason \"…\"");
+            (table, if waits { decide } else { String::new() })
         })
     }
 }

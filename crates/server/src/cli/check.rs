@@ -47,6 +47,9 @@ impl Check {
                 Some(config) => format!("{said} ({})\n", render(config)),
                 None => format!("{said}\n"),
             };
+            for line in compiled.config.iter().flat_map(identity_lookups) {
+                text.push_str(&hint(&line));
+            }
             if !files.skipped().is_empty() {
                 text.push_str(&hint(&format!("Not part of the configuration: {}", few(files.skipped()))));
             }
@@ -55,6 +58,21 @@ impl Check {
         let fails = |severity: Severity| severity == Severity::Error || self.strict;
         if problems.iter().any(|problem| fails(problem.severity)) { Err(CliError::new(exit::NO, "")) } else { Ok(()) }
     }
+}
+
+/// Which lookups supply the identity of events without one.
+fn identity_lookups(config: &Config) -> Vec<String> {
+    let lines = config.workers.iter().flat_map(|(worker, found)| {
+        found.identity_lookups().iter().filter(|step| !step.identity.is_empty()).map(move |step| {
+            let fields: Vec<&str> = step.identity.iter().map(|(field, _)| field.as_str()).collect();
+            format!(
+                "Quarantined events of worker {worker} are released by {} of the lookup {}",
+                fields.join(", "),
+                step.id
+            )
+        })
+    });
+    lines.collect()
 }
 
 /// The first names of a list.

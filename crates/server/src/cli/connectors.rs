@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sluice_domain::connector::{Connector, KeyType, RegisteredConnector};
-use sluice_domain::unit::format_duration;
+use sluice_domain::failure_rules::{FailureAction, FailureRule};
 
 use super::print::{self, heading, hint, plural};
 use super::table::{Cell, Column, Table};
@@ -230,21 +230,24 @@ fn render(connector: &'static RegisteredConnector) -> String {
     text
 }
 
+/// `wait 30s`; the class of a dead letter is shown with the rules of a destination.
+fn action(rule: &FailureRule) -> String {
+    match rule.action {
+        FailureAction::Wait(_) => rule.action.to_string(),
+        action => action.as_str().to_owned(),
+    }
+}
+
 fn failures(definition: &Connector) -> String {
-    use sluice_domain::connector::FailureAction;
     let mut table =
         Table::new([Column::Whole("STATUS"), Column::Wrap("CODE"), Column::Whole("ACTION"), Column::Wrap("ADVICE")]);
     for rule in &definition.failures {
         let statuses: Vec<String> = rule.statuses.iter().map(ToString::to_string).collect();
-        let action = match rule.action {
-            FailureAction::Wait(usual) => format!("wait {}", format_duration(usual)),
-            action => action.as_str().to_owned(),
-        };
         let codes: Vec<&str> = rule.codes.iter().chain(&rule.contains).map(String::as_str).collect();
         table.row([
             Cell::from(statuses.join(", ")),
             codes.join(", ").into(),
-            action.into(),
+            action(rule).into(),
             rule.advice.as_str().into(),
         ]);
     }

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::lists::footer;
+use super::lists::{ListArgs, ListRequest, details};
 use super::node_access::NodeArgs;
-use super::print::{self, Format, ago};
+use super::print::{self, Format, ago, heading, hint};
 use super::selection::Actor;
-use super::table::{Cell, Column, Table, pairs};
+use super::table::{self, Cell, Column, Table, listed_id, pairs};
 use super::{CliError, exit};
-use crate::operate::views::{ContactView, EventDetail, List, TraceView};
+use crate::operate::views::{ContactView, EventDetail, TraceEntry, TraceView};
 
 /// List, show, merge and split contacts; identify events
 #[derive(Debug, clap::Args)]
@@ -39,16 +39,8 @@ struct ListContacts {
     /// Only contacts with conflicts
     #[arg(long)]
     conflicts: bool,
-    /// Maximum number of rows
-    #[arg(long, default_value_t = 50)]
-    limit: u32,
-    /// Continue after this contact
-    #[arg(long, value_name = "ID")]
-    after: Option<String>,
     #[command(flatten)]
-    format: Format,
-    #[command(flatten)]
-    reach: NodeArgs,
+    args: ListArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -199,24 +191,39 @@ fn render(answer: &Value, format: Format) -> Result<(), CliError> {
 }
 
 fn render_contact(contact: &ContactView) -> String {
-    let mut text = pairs([
+    let mut text = render_head(contact);
+    for (section, title) in [("identity.", "Identity"), ("attributes.", "Attributes")] {
+        text.push_str(&render_fields(contact, section, title));
+    }
+    text.push_str(&render_decisions(contact));
+    text + &details(&format!("sluice trace {}", contact.id))
+}
+
+fn render_head(contact: &ContactView) -> String {
+    pairs([
         ("contact", contact.id.clone()),
         ("since", ago(&contact.created_at)),
         ("merged into", contact.merged_into.clone().unwrap_or_default()),
         ("members", contact.members.join(", ")),
-    ]);
+    ])
+}
+
+/// The fields of one section of the event; nothing without any.
+fn render_fields(contact: &ContactView, section: &str, title: &str) -> String {
     let mut table = Table::new([
         Column::Wrap("FIELD"),
         Column::Wrap("VALUE"),
         Column::Wrap("SOURCE"),
         Column::Number("TRUST"),
         Column::Whole("FROM"),
-        Column::Wrap("NOT USED BECAUSE"),
+        Column::Wrap("NOT USED"),
     ]);
-    for field in &contact.fields {
+    let mut rows = 0;
+    for (name, field) in contact.fields.iter().filter_map(|field| Some((field.name.strip_prefix(section)?, field))) {
         for (place, value) in field.values.iter().enumerate() {
+            rows += 1;
             table.row([
-                Cell::from(if place == 0 { field.name.as_str() } else { "" }),
+                Cell::from(if place == 0 { name } else { "" }),
                 value.value.as_str().map_or_else(|| value.value.to_string(), str::to_owned).into(),
                 value.source.as_str().into(),
                 u64::from(value.trust).into(),
@@ -225,7 +232,12 @@ fn render_contact(contact: &ContactView) -> String {
             ]);
         }
     }
-    text.push_str(&table.render());
+    if rows == 0 { String::new() } else { heading(title) + &table.render() }
+}
+
+/// Conflicts, and events that were identified later.
+fn render_decisions(contact: &ContactView) -> String {
+    let mut text = String::new();
     for conflict in &contact.conflicts {
         let line = match &conflict.other {
             Some(other) => format!(
@@ -237,26 +249,27 @@ fn render_contact(contact: &ContactView) -> String {
         text.push_str(&line);
     }
     for identified in &contact.identified_later {
-        text.push_str(&format!("{} was identified {} by {}\n", identified.event, ago(&identified.at), identified.by));
+        let by = match identified.how.as_str() {
+            "enrichment" => format!("the lookup {}", identified.by),
+            _ => identified.by.clone(),
+        };
+        text.push_str(&format!("{} was identified {} by {by}\n", identified.event, ago(&identified.at)));
     }
-    text + &footer(None, &format!("sluice trace {}", contact.id))
+    text
 }
 
 impl ListContacts {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |client| {
-            let query = [
-                ("conflicts", self.conflicts.then(|| "true".to_owned())),
-                ("after", self.after.clone()),
-                ("limit", Some(self.limit.to_string())),
-            ];
-            let answer = client.get("/contacts", &query).await?;
-            let Some(list) = self.format.read::<List<ContactView>>(&answer)? else { return Ok(()) };
-            if list.items.is_empty() {
-                return print::print(
-                    "No contacts: the configuration has no `contacts:`, or no event has an identifier.",
-                );
-            }
+        let request = ListRequest {
+            path: "/contacts",
+            filters: vec![("conflicts", self.conflicts.then(|| "true".to_owned()))],
+            empty: match self.conflicts {
+                true => "No contact has a conflict.",
+                false => "No contacts: the configuration has no `contacts:`, or no event has an identifier.",
+            },
+            details: "sluice contacts show CONTACT",
+        };
+        self.args.run(request, |items: &[ContactView]| {
             let mut table = Table::new([
                 Column::Whole("CONTACT"),
                 Column::Wrap("EMAIL"),
@@ -265,7 +278,7 @@ impl ListContacts {
                 Column::Number("MEMBERS"),
                 Column::Number("CONFLICTS"),
             ]);
-            for contact in &list.items {
+            for contact in items {
                 let email = contact.fields.iter().find(|field| field.name == "identity.email");
                 let email = email.and_then(|field| field.values.first()?.value.as_str()).unwrap_or_default();
                 table.row([
@@ -277,7 +290,7 @@ impl ListContacts {
                     (contact.conflicts.len() as u64).into(),
                 ]);
             }
-            print::print(&(table.render() + &footer(list.next.as_deref(), "sluice contacts show CONTACT")))
+            (table, String::new())
         })
     }
 }
@@ -287,22 +300,46 @@ impl TraceCommand {
         self.reach.run(async |client| {
             let answer = client.get("/trace", &[("about", Some(self.about.clone()))]).await?;
             let Some(trace) = self.format.read::<TraceView>(&answer)? else { return Ok(()) };
-            let mut table =
-                Table::new([Column::Whole("TIME"), Column::Whole("KIND"), Column::Wrap("WHAT"), Column::Wrap("MORE")]);
-            for entry in &trace.entries {
-                table.row([
-                    Cell::from(entry.at.as_str()),
-                    entry.kind.as_str().into(),
-                    entry.what.as_str().into(),
-                    entry.command.as_str().into(),
-                ]);
-            }
-            let mut text = trace.contact.as_ref().map_or_else(String::new, render_contact);
-            text.push_str(&table.render());
+            let mut text = trace.contact.as_ref().map_or_else(String::new, render_head);
+            text.push_str(&render_entries(&trace.entries));
             if trace.more {
                 text.push_str("Older events are not shown: sluice events --contact …\n");
             }
             print::print(&text)
         })
     }
+}
+
+/// Columns from which every entry has room for its command.
+const COMMAND_COLUMNS: u16 = 140;
+
+/// What happened, in order. A narrow terminal shows the id of each entry and one command for each kind of id, so that none is broken
+/// in two.
+fn render_entries(entries: &[TraceEntry]) -> String {
+    let has_room = table::terminal_width().is_none_or(|columns| columns >= COMMAND_COLUMNS);
+    let last = if has_room { Column::Wrap("MORE") } else { Column::Whole("ID") };
+    let mut table = Table::new([Column::Whole("TIME"), Column::Whole("KIND"), Column::Wrap("WHAT"), last]);
+    for entry in entries {
+        let time = if has_room { entry.at.clone() } else { second(&entry.at) };
+        let more = if has_room { entry.command.as_str() } else { listed_id(&entry.id) };
+        table.row([time.into(), entry.kind.as_str().into(), entry.what.as_str().into(), more.into()]);
+    }
+    let mut text = table.render();
+    if !has_room {
+        let mut commands: Vec<(&str, &str)> = Vec::new();
+        for entry in entries {
+            let verb = entry.command.strip_suffix(&entry.id).unwrap_or(&entry.command);
+            if !commands.iter().any(|(known, _)| *known == verb) {
+                commands.push((verb, &entry.command));
+            }
+        }
+        let commands: Vec<&str> = commands.into_iter().map(|(_, command)| command).collect();
+        text.push_str(&hint(&format!("\nDetails, with any of the ids:\n  {}", commands.join("\n  "))));
+    }
+    text
+}
+
+/// A time without fractions of a second and zone: `2026-03-17 10:00:00`.
+fn second(at: &str) -> String {
+    at.split('.').next().unwrap_or(at).trim_end_matches('Z').replace('T', " ")
 }

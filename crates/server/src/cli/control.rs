@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::lists::Paging;
+use super::lists::{ListArgs, ListRequest};
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, hint};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table};
 use super::{CliError, exit};
-use crate::operate::views::{AuditView, List, PauseView};
+use crate::operate::views::{AuditView, PauseView};
 
 /// Pause a source, a queue, a worker, a destination or replays; survives restarts
 #[derive(Debug, clap::Args)]
@@ -73,12 +73,23 @@ pub struct Reload {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  sluice audit --limit 5")]
 pub struct Audit {
+    /// Only of this actor
+    #[arg(long, value_name = "ACTOR")]
+    by: Option<String>,
+    /// Only this action, such as replay or pause
+    #[arg(long)]
+    action: Option<String>,
+    /// Only about objects that begin like this: job_17, destination:crm, user
+    #[arg(long)]
+    object: Option<String>,
+    /// Only within this duration (1h) or since this time
+    #[arg(long)]
+    since: Option<String>,
+    /// Only before this duration (1h) or time
+    #[arg(long)]
+    until: Option<String>,
     #[command(flatten)]
-    paging: Paging,
-    #[command(flatten)]
-    format: Format,
-    #[command(flatten)]
-    reach: NodeArgs,
+    args: ListArgs,
 }
 
 impl Pause {
@@ -160,12 +171,19 @@ impl Reload {
 
 impl Audit {
     pub fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |client| {
-            let answer = client.get("/audit", &self.paging.query()).await?;
-            let Some(list) = self.format.read::<List<AuditView>>(&answer)? else { return Ok(()) };
-            if list.items.is_empty() {
-                return print::print("The audit trail is empty.");
-            }
+        let filters = vec![
+            ("actor", self.by),
+            ("action", self.action),
+            ("object", self.object),
+            ("since", self.since),
+            ("until", self.until),
+        ];
+        let empty = match filters.iter().any(|(_, value)| value.is_some()) {
+            true => "No entry of the audit trail matches.",
+            false => "The audit trail is empty.",
+        };
+        let details = "full entries with exact times: sluice audit --json";
+        self.args.run(ListRequest { path: "/audit", filters, empty, details }, |items: &[AuditView]| {
             let mut table = Table::new([
                 Column::Number("#"),
                 Column::Whole("WHEN"),
@@ -174,7 +192,7 @@ impl Audit {
                 Column::Wrap("TO"),
                 Column::Wrap("WHY"),
             ]);
-            for line in &list.items {
+            for line in items {
                 table.row([
                     Cell::from(line.id.to_string()),
                     ago(&line.at).into(),
@@ -184,12 +202,7 @@ impl Audit {
                     line.detail.as_str().into(),
                 ]);
             }
-            let mut text = table.render();
-            text.push_str(&hint("\nFull entries with exact times: sluice audit --json"));
-            if let Some(next) = &list.next {
-                text.push_str(&hint(&format!("Next page: --after {next}")));
-            }
-            print::print(&text)
+            (table, String::new())
         })
     }
 }

@@ -4,19 +4,20 @@ use serde_json::json;
 use sluice_domain::job::JobState;
 
 use super::CliError;
+use super::failure_groups::{Groups, Mark};
 use super::jobs::Show;
-use super::lists::{JobFilters, Paging, footer};
+use super::lists::{JobFilters, ListArgs, ListRequest, details};
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, hint};
 use super::selection::{Act, Verb};
 use super::table::{Cell, Column, Table, state};
-use crate::operate::views::{JobView, List, ReasonView};
+use crate::operate::views::{JobView, ReasonView};
 
 /// List, inspect and drop dead letters
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  sluice dlq top --since 1h\n  sluice dlq --class permanent --worker lead-to-crm\n  sluice replay --filter code=timeout --reason \"the CRM is back\"\n  sluice dlq drop job_17 job_18 --reason \"test data\"\n  sluice dlq drop --filter source=website --reason \"spam\" --dry-run"
+    after_help = "Examples:\n  sluice dlq top --since 1h\n  sluice dlq groups --state open\n  sluice dlq ack group_7 --reason \"the vendor knows\"\n  sluice dlq --class permanent --worker lead-to-crm\n  sluice replay --filter code=timeout --reason \"the CRM is back\"\n  sluice dlq drop job_17 job_18 --reason \"test data\"\n  sluice dlq drop --filter source=website --reason \"spam\" --dry-run"
 )]
 pub struct Dlq {
     #[command(subcommand)]
@@ -33,6 +34,14 @@ enum Command {
     Show(Show),
     /// Show the causes of dead letters, most frequent first
     Top(Top),
+    /// List dead letters by worker and failure, with their state
+    Groups(Groups),
+    /// Acknowledge a failure group: a person handles it
+    Ack(Mark),
+    /// Resolve a failure group; the next dead letter opens it again
+    Resolve(Mark),
+    /// Open a failure group again
+    Reopen(Mark),
     /// Drop dead or unknown jobs
     Drop(Act),
 }
@@ -42,11 +51,7 @@ struct ListDead {
     #[command(flatten)]
     filters: JobFilters,
     #[command(flatten)]
-    paging: Paging,
-    #[command(flatten)]
-    format: Format,
-    #[command(flatten)]
-    reach: NodeArgs,
+    args: ListArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -77,6 +82,10 @@ impl Dlq {
             Some(Command::List(list)) => list.run(),
             Some(Command::Show(show)) => show.run(),
             Some(Command::Top(top)) => top.run(),
+            Some(Command::Groups(groups)) => groups.run(),
+            Some(Command::Ack(mark)) => mark.run("acknowledge"),
+            Some(Command::Resolve(mark)) => mark.run("resolve"),
+            Some(Command::Reopen(mark)) => mark.run("reopen"),
             Some(Command::Drop(act)) => act.reach.run(async |client| act.perform(client, DROP, json!({})).await),
         }
     }
@@ -84,23 +93,20 @@ impl Dlq {
 
 impl ListDead {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |client| {
-            let mut query = self.filters.query();
-            query.extend(self.paging.query());
-            let answer = client.get("/dead-letters", &query).await?;
-            let Some(list) = self.format.read::<List<JobView>>(&answer)? else { return Ok(()) };
-            if list.items.is_empty() {
-                return print::print(match self.filters.is_empty() {
-                    true => "No dead letters. Jobs that are retried: `sluice jobs --state retrying,waiting`.",
-                    false => "No dead letters match. `sluice dlq` lists them all.",
-                });
-            }
-            print::print(&render(&list))
-        })
+        let request = ListRequest {
+            path: "/dead-letters",
+            filters: self.filters.query(),
+            empty: match self.filters.is_empty() {
+                true => "No dead letters. Jobs that are retried: `sluice jobs --state retrying,waiting`.",
+                false => "No dead letters match. `sluice dlq` lists them all.",
+            },
+            details: "sluice dlq show JOB",
+        };
+        self.args.run(request, |jobs: &[JobView]| (table(jobs), hints(jobs)))
     }
 }
 
-fn render(list: &List<JobView>) -> String {
+fn table(jobs: &[JobView]) -> Table {
     let mut table = Table::new([
         Column::Whole("JOB"),
         Column::Whole("STATE"),
@@ -111,7 +117,7 @@ fn render(list: &List<JobView>) -> String {
         Column::Wrap("CODE"),
         Column::Wrap("WHAT HAPPENED"),
     ]);
-    for job in &list.items {
+    for job in jobs {
         let failure = job.failure.as_ref();
         table.row([
             Cell::from(job.id.as_str()),
@@ -124,17 +130,22 @@ fn render(list: &List<JobView>) -> String {
             failure.map_or("", |failure| &failure.message).into(),
         ]);
     }
-    let mut text = table.render() + &footer(list.next.as_deref(), "sluice dlq show JOB");
-    let any = |state: &str| list.items.iter().any(|job| job.state == state);
+    table
+}
+
+/// What can be done about them.
+fn hints(jobs: &[JobView]) -> String {
+    let mut hints = String::new();
+    let any = |state: &str| jobs.iter().any(|job| job.state == state);
     if any("dead") {
-        text.push_str(&hint("Replay: sluice replay JOB --reason \"…\"   Drop: sluice dlq drop JOB --reason \"…\""));
+        hints.push_str(&hint("Replay: sluice replay JOB --reason \"…\"   Drop: sluice dlq drop JOB --reason \"…\""));
     }
     if any("unknown") {
-        text.push_str(&hint(
+        hints.push_str(&hint(
             "An unknown job is not replayed before it is resolved: sluice jobs resolve JOB --happened (or --did-not-happen) --reason \"…\"",
         ));
     }
-    text
+    hints
 }
 
 impl Top {
@@ -162,7 +173,7 @@ impl Top {
                     reason.message.as_str().into(),
                 ]);
             }
-            print::print(&(table.render() + &footer(None, "sluice dlq --code CODE, then sluice dlq show JOB")))
+            print::print(&(table.render() + &details("sluice dlq --code CODE, then sluice dlq show JOB")))
         })
     }
 }

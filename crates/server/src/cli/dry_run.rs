@@ -13,6 +13,7 @@ use sluice_domain::mask;
 use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
+use sluice_ledger::Quarantine;
 
 use super::{CliError, exit, flow, print};
 use crate::dry_run::{self, Cover, DryRunInput};
@@ -82,7 +83,7 @@ impl Try {
     }
 
     fn event(&self, live: &LoadedRevision, flow: &Flow, prepared: &Prepared<'_>, now: Time) -> EventReport {
-        let quarantine = prepared.new.quarantine.as_ref().map(|quarantine| &quarantine.failure);
+        let quarantine = prepared.new.quarantine.as_ref();
         // Jobs of a quarantined event do not run.
         let jobs = if quarantine.is_some() { &[][..] } else { &prepared.new.jobs };
         let pseudonyms = PseudonymKey::public();
@@ -96,7 +97,7 @@ impl Try {
             event_type: prepared.event.event_type.clone(),
             normalized: self.cover().value(&serde_json::to_value(&prepared.event).unwrap_or_default()),
             unknown_fields: flow.admission.unknown_fields(&prepared.payload).into_iter().map(str::to_owned).collect(),
-            quarantine: quarantine.map(|failure| self.cover().text(&format!("{}: {}", failure.code, failure.message))),
+            quarantine: quarantine.map(|quarantine| self.quarantine(quarantine)),
             queues: flow
                 .enqueue
                 .iter()
@@ -110,6 +111,16 @@ impl Try {
                 .collect(),
             playbooks: live.config.playbooks(&prepared.event.event_type).map(|worker| worker.name.clone()).collect(),
             jobs: jobs.iter().map(|job| dry_run::job(input, job)).collect(),
+        }
+    }
+
+    /// Why an event would be quarantined, and whether a lookup may release it.
+    fn quarantine(&self, quarantine: &Quarantine) -> String {
+        let failure = &quarantine.failure;
+        let text = self.cover().text(&format!("{}: {}", failure.code, failure.message));
+        match quarantine.looks_up_identity {
+            true => format!("{text}; released if the lookups of its worker identify a contact"),
+            false => text,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::lists::footer;
+use super::lists::details;
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, hint, style_of, styled};
 use super::table::{Cell, Column, Table, state};
@@ -116,7 +116,7 @@ fn told_sources(sources: &[SourceView]) -> String {
             )));
         }
     }
-    text + &footer(None, "sluice sources show SOURCE; its events: sluice events --source SOURCE")
+    text + &details("sluice sources show SOURCE; its events: sluice events --source SOURCE")
 }
 
 impl Destinations {
@@ -148,8 +148,13 @@ pub(super) fn held_back_by(destination: &DestinationView) -> String {
         ("operator", ..) => "paused by an operator".to_owned(),
         (_, until, _) if !until.is_empty() => format!("circuit breaker, ends {}", ago(until)),
         (_, _, until) if !until.is_empty() => format!("Retry-After, ends {}", ago(until)),
+        _ if is_used_up(gate) => "budget: no calls are left".to_owned(),
         _ => String::new(),
     }
+}
+
+fn is_used_up(gate: Option<&Value>) -> bool {
+    gate.and_then(|gate| gate.get("budget")?.get("left")?.as_u64()) == Some(0)
 }
 
 fn told_destinations(destinations: &[DestinationView]) -> String {
@@ -178,5 +183,5 @@ fn told_destinations(destinations: &[DestinationView]) -> String {
         ]);
     }
     table.render()
-        + &footer(None, "sluice destinations show DESTINATION; its failures: sluice jobs --state retrying,waiting")
+        + &details("sluice destinations show DESTINATION; its failures: sluice jobs --state retrying,waiting")
 }

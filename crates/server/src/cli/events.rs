@@ -2,19 +2,20 @@
 
 use serde_json::{Value, json};
 
-use super::lists::{Paging, footer};
+use super::event_edit::{Edit, Revisions};
+use super::lists::{ListArgs, ListRequest, Query};
 use super::node_access::NodeArgs;
-use super::print::{self, Format, ago, heading, hint, moment, pretty};
+use super::print::{self, Format, ago, heading, hint, moment, plural, pretty};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, listed_id, pairs, state};
 use super::{CliError, clash};
-use crate::operate::views::{EventDetail, EventView, IdentifiedView, List};
+use crate::operate::views::{DuplicatesView, EventDetail, EventView, IdentifiedView, IdentityLookupView};
 
-/// List and show accepted events
+/// List, show and edit accepted events
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  sluice events --source website --limit 5\n  sluice events --contact ada@example.com --since 7d\n  sluice events --state dead\n  sluice events show evt_1a2b…\n  sluice events show evt_1a2b… --reveal --reason \"ticket 4711\"   (leaves an audit entry)"
+    after_help = "Examples:\n  sluice events --source website --limit 5\n  sluice events --contact ada@example.com --since 7d\n  sluice events --state dead\n  sluice events show evt_1a2b…\n  sluice events show evt_1a2b… --reveal --reason \"ticket 4711\"   (leaves an audit entry)\n  sluice events edit evt_1a2b… --set identity.email=ada@example.com --reason \"a typo\""
 )]
 pub struct Events {
     #[command(subcommand)]
@@ -29,6 +30,10 @@ enum Command {
     List(ListEvents),
     /// Show one event with its jobs, its body and its variants
     Show(Show),
+    /// Edit an event as a new revision of it, and run its jobs again
+    Edit(Box<Edit>),
+    /// List the revisions of an event with their differences
+    Revisions(Revisions),
 }
 
 #[derive(Debug, clap::Args)]
@@ -52,11 +57,7 @@ struct ListEvents {
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]
-    paging: Paging,
-    #[command(flatten)]
-    format: Format,
-    #[command(flatten)]
-    reach: NodeArgs,
+    args: ListArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -84,22 +85,25 @@ impl Events {
             None => self.list.run(),
             Some(Command::List(list)) => list.run(),
             Some(Command::Show(show)) => show.run(),
+            Some(Command::Edit(edit)) => edit.run(),
+            Some(Command::Revisions(revisions)) => revisions.run(),
         }
     }
 }
 
 impl ListEvents {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |client| {
-            let mut query = self.filters();
-            query.extend(self.paging.query());
-            let answer = client.get("/events", &query).await?;
-            let Some(list) = self.format.read::<List<EventView>>(&answer)? else { return Ok(()) };
-            print::print(&self.render(&list))
-        })
+        let filters = self.filters();
+        let empty = match filters.iter().all(|(_, value)| value.is_none()) {
+            true => "No events yet. Post one with `sluice send FLOW FILE`.",
+            false => "No events match. `sluice sources` lists the sources.",
+        };
+        let details = "sluice events show EVENT";
+        let request = ListRequest { path: "/events", filters, empty, details };
+        self.args.run(request, |events: &[EventView]| (table(events), String::new()))
     }
 
-    fn filters(&self) -> Vec<(&'static str, Option<String>)> {
+    fn filters(&self) -> Query {
         vec![
             ("source", self.source.clone()),
             ("type", self.r#type.clone()),
@@ -109,34 +113,28 @@ impl ListEvents {
             ("state", self.state.clone()),
         ]
     }
+}
 
-    fn render(&self, list: &List<EventView>) -> String {
-        if list.items.is_empty() {
-            return match self.filters().iter().all(|(_, value)| value.is_none()) {
-                true => "No events yet. Post one with `sluice send FLOW FILE`.\n".to_owned(),
-                false => "No events match. `sluice sources` lists the sources.\n".to_owned(),
-            };
-        }
-        let mut table = Table::new([
-            Column::Whole("EVENT"),
-            Column::Whole("RECEIVED"),
-            Column::Wrap("SOURCE"),
-            Column::Wrap("TYPE"),
-            Column::Whole("STATUS"),
-            Column::Wrap("KEY"),
+fn table(events: &[EventView]) -> Table {
+    let mut table = Table::new([
+        Column::Whole("EVENT"),
+        Column::Whole("RECEIVED"),
+        Column::Wrap("SOURCE"),
+        Column::Wrap("TYPE"),
+        Column::Whole("STATUS"),
+        Column::Wrap("KEY"),
+    ]);
+    for event in events {
+        table.row([
+            Cell::from(listed_id(&event.id)),
+            ago(&event.received_at).into(),
+            event.source.as_str().into(),
+            event.event_type.as_str().into(),
+            state(&event.status),
+            event.idempotency_key.as_str().into(),
         ]);
-        for event in &list.items {
-            table.row([
-                Cell::from(listed_id(&event.id)),
-                ago(&event.received_at).into(),
-                event.source.as_str().into(),
-                event.event_type.as_str().into(),
-                state(&event.status),
-                event.idempotency_key.as_str().into(),
-            ]);
-        }
-        table.render() + &footer(list.next.as_deref(), "sluice events show EVENT")
     }
+    table
 }
 
 impl Show {
@@ -173,7 +171,9 @@ fn render(detail: &EventDetail) -> String {
         ("configuration", event.revision.clone()),
         ("trace", event.trace.clone()),
         ("identified", detail.identified.as_ref().map(identified).unwrap_or_default()),
+        ("quarantined", detail.quarantined.clone().unwrap_or_default()),
         ("waits for id", waits_for_identity(detail)),
+        ("lookups", detail.identity_lookup.as_ref().map(identity_lookup).unwrap_or_default()),
     ]);
     if event.jobs.is_empty() {
         text.push_str("\nNo worker handles it: it has no jobs.\n");
@@ -204,6 +204,9 @@ fn render(detail: &EventDetail) -> String {
         }
         text.push_str(&table.render());
     }
+    if let Some(duplicates) = &detail.duplicates {
+        text.push_str(&render_duplicates(duplicates));
+    }
     if let Some(clash) = &detail.clash {
         text.push_str(&clash::render(clash));
     }
@@ -221,6 +224,10 @@ fn render(detail: &EventDetail) -> String {
         text.push_str("\nIts body has been deleted by retention.\n");
     }
     text.push_str(&hint("\nSee a job: sluice jobs show JOB"));
+    if detail.quarantined.is_some() {
+        let id = &event.id;
+        text.push_str(&hint(&format!("Say whose it is: sluice contacts identify {id} --email ADDRESS --reason WHY")));
+    }
     if !detail.revealed && detail.raw.is_some() {
         text.push_str(&hint("Personal data is masked; --reveal --reason WHY shows it and leaves an audit entry."));
     }
@@ -231,8 +238,9 @@ fn render(detail: &EventDetail) -> String {
 fn identified(view: &IdentifiedView) -> String {
     let fields = view.fields.join(", ");
     let reason = view.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+    let the_lookup = if view.how == "enrichment" { "the lookup " } else { "" };
     format!(
-        "as {} by {} ({fields}; mapping {}), {}{reason}",
+        "as {} by {the_lookup}{} ({fields}; mapping {}), {}{reason}",
         view.contact,
         view.by,
         view.mapping_version,
@@ -241,9 +249,38 @@ fn identified(view: &IdentifiedView) -> String {
 }
 
 fn waits_for_identity(detail: &EventDetail) -> String {
-    detail.waits_for_identity_until.as_ref().map_or_else(String::new, |until| {
-        format!("until {}; or say whose it is: sluice contacts identify", moment(until))
-    })
+    detail
+        .waits_for_identity_until
+        .as_ref()
+        .map_or_else(String::new, |until| format!("a later event may identify it until {}", moment(until)))
+}
+
+/// Lookups that have not found the identity of an event.
+fn identity_lookup(view: &IdentityLookupView) -> String {
+    let last = view.last.as_deref().unwrap_or_default();
+    match (view.tries, &view.next_at) {
+        (0, _) => "of its identity are due".to_owned(),
+        (tries, Some(next)) => {
+            format!("of its identity: {last} ({}), again {}", plural(u64::from(tries), "try"), moment(next))
+        }
+        (tries, None) => format!("found no identity: {last} ({})", plural(u64::from(tries), "try")),
+    }
+}
+
+/// Requests that were answered as duplicates.
+fn render_duplicates(duplicates: &DuplicatesView) -> String {
+    let mut text = heading("Duplicates");
+    let shown = duplicates.recent.len() as u64;
+    if duplicates.count > shown {
+        let first = moment(&duplicates.first_at);
+        text.push_str(&format!("{} in all, the first {first}; the last {shown}:\n", duplicates.count));
+    }
+    let mut table = Table::new([Column::Whole("RECEIVED"), Column::Wrap("REPEAT"), Column::Whole("TRACE")]);
+    for request in &duplicates.recent {
+        table.row([ago(&request.at).into(), request.describe().into(), Cell::from(request.trace.as_str())]);
+    }
+    text.push_str(&table.render());
+    text
 }
 
 /// Escapes an id as one path segment.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use super::lists::{ListArgs, ListRequest};
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, hint, plural};
 use super::selection::Actor;
@@ -55,13 +56,8 @@ struct Change {
 
 #[derive(Debug, clap::Args)]
 struct ListSuppressed {
-    /// Maximum number of rows
-    #[arg(long, default_value_t = 100)]
-    limit: u32,
     #[command(flatten)]
-    format: Format,
-    #[command(flatten)]
-    reach: NodeArgs,
+    args: ListArgs,
 }
 
 impl SuppressCommand {
@@ -109,12 +105,9 @@ fn read(file: &Path) -> Result<String, CliError> {
 
 impl ListSuppressed {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |client| {
-            let answer = client.get("/suppressions", &[("limit", Some(self.limit.to_string()))]).await?;
-            let Some(list) = self.format.read::<Vec<SuppressionView>>(&answer)? else { return Ok(()) };
-            if list.is_empty() {
-                return print::print("No suppressed contacts.");
-            }
+        let request =
+            ListRequest { path: "/suppressions", filters: vec![], empty: "No suppressed contacts.", details: "" };
+        self.args.run(request, |items: &[SuppressionView]| {
             let mut table = Table::new([
                 Column::Wrap("CONTACT"),
                 Column::Whole("CHANNEL"),
@@ -122,7 +115,7 @@ impl ListSuppressed {
                 Column::Wrap("BY"),
                 Column::Wrap("WHY"),
             ]);
-            for item in &list {
+            for item in items {
                 table.row([
                     Cell::from(item.contact.as_str()),
                     if item.channel.is_empty() { "any".into() } else { item.channel.as_str().into() },
@@ -131,7 +124,7 @@ impl ListSuppressed {
                     item.reason.as_str().into(),
                 ]);
             }
-            print::print(&table.render())
+            (table, String::new())
         })
     }
 }

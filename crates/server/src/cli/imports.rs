@@ -5,12 +5,12 @@ use serde_json::json;
 use super::CliError;
 use super::events::escaped;
 use super::import::render;
-use super::lists::{Paging, footer};
+use super::lists::{ListArgs, ListRequest};
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, grouped};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, state};
-use crate::operate::views::{ImportView, List};
+use crate::operate::views::ImportView;
 
 /// List, show and cancel imports
 #[derive(Debug, clap::Args)]
@@ -38,11 +38,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 struct ListImports {
     #[command(flatten)]
-    paging: Paging,
-    #[command(flatten)]
-    format: Format,
-    #[command(flatten)]
-    reach: NodeArgs,
+    args: ListArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -83,12 +79,13 @@ impl ImportsCommand {
 
 impl ListImports {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |client| {
-            let answer = client.get("/imports", &self.paging.query()).await?;
-            let Some(list) = self.format.read::<List<ImportView>>(&answer)? else { return Ok(()) };
-            if list.items.is_empty() {
-                return print::print("No imports yet. `sluice import FILE --flow NAME --reason \"…\"` starts one.");
-            }
+        let request = ListRequest {
+            path: "/imports",
+            filters: vec![],
+            empty: "No imports yet. `sluice import FILE --flow NAME --reason \"…\"` starts one.",
+            details: "sluice imports show IMPORT",
+        };
+        self.args.run(request, |items: &[ImportView]| {
             let mut table = Table::new([
                 Column::Whole("IMPORT"),
                 Column::Whole("STATE"),
@@ -99,7 +96,7 @@ impl ListImports {
                 Column::Number("REFUSED"),
                 Column::Whole("STARTED"),
             ]);
-            for import in &list.items {
+            for import in items {
                 table.row([
                     Cell::from(import.id.as_str()),
                     state(&import.state),
@@ -111,7 +108,7 @@ impl ListImports {
                     ago(&import.created_at).into(),
                 ]);
             }
-            print::print(&(table.render() + &footer(list.next.as_deref(), "sluice imports show IMPORT")))
+            (table, String::new())
         })
     }
 }

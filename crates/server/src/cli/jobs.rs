@@ -4,13 +4,13 @@ use serde_json::json;
 
 use super::CliError;
 use super::events::escaped;
-use super::lists::{JobFilters, Paging, footer};
+use super::lists::{JobFilters, ListArgs, ListRequest};
 use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, ago, heading, hint, indented, moment, pretty};
 use super::selection::Actor;
 use super::status::wait_text;
 use super::table::{Cell, Column, Table, pairs, state};
-use crate::operate::views::{FailureView, JobDetail, JobView, List};
+use crate::operate::views::{FailureView, JobDetail, JobView};
 
 /// List, show and resolve jobs
 #[derive(Debug, clap::Args)]
@@ -40,11 +40,7 @@ struct ListJobs {
     #[command(flatten)]
     filters: JobFilters,
     #[command(flatten)]
-    paging: Paging,
-    #[command(flatten)]
-    format: Format,
-    #[command(flatten)]
-    reach: NodeArgs,
+    args: ListArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -92,23 +88,20 @@ impl Jobs {
 
 impl ListJobs {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |client| {
-            let mut query = self.filters.query();
-            query.extend(self.paging.query());
-            let answer = client.get("/jobs", &query).await?;
-            let Some(list) = self.format.read::<List<JobView>>(&answer)? else { return Ok(()) };
-            if list.items.is_empty() {
-                return print::print(match self.filters.is_empty() {
-                    true => "No jobs yet: every accepted event has one per worker of its queues.",
-                    false => "No jobs match. `sluice status` counts them by state.",
-                });
-            }
-            print::print(&render_list(&list))
-        })
+        let request = ListRequest {
+            path: "/jobs",
+            filters: self.filters.query(),
+            empty: match self.filters.is_empty() {
+                true => "No jobs yet: every accepted event has one per worker of its queues.",
+                false => "No jobs match. `sluice status` counts them by state.",
+            },
+            details: "sluice jobs show JOB",
+        };
+        self.args.run(request, |jobs: &[JobView]| (table(jobs), String::new()))
     }
 }
 
-fn render_list(list: &List<JobView>) -> String {
+fn table(jobs: &[JobView]) -> Table {
     let mut table = Table::new([
         Column::Whole("JOB"),
         Column::Whole("STATE"),
@@ -119,7 +112,7 @@ fn render_list(list: &List<JobView>) -> String {
         Column::Whole("CHANGED"),
         Column::Wrap("WHY"),
     ]);
-    for job in &list.items {
+    for job in jobs {
         table.row([
             Cell::from(job.id.as_str()),
             state(&job.state),
@@ -131,7 +124,7 @@ fn render_list(list: &List<JobView>) -> String {
             why(job).into(),
         ]);
     }
-    table.render() + &footer(list.next.as_deref(), "sluice jobs show JOB")
+    table
 }
 
 /// The last failure, or why the job waits.

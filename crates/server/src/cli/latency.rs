@@ -71,6 +71,6 @@ impl Latency {
 }
 
 /// With three digits, as `12.3ms` or `4.56s`.
-fn seconds(seconds: f64) -> String {
+pub(super) fn seconds(seconds: f64) -> String {
     if seconds < 1.0 { format!("{:.1}ms", seconds * 1000.0) } else { format!("{seconds:.2}s") }
 }

@@ -20,8 +20,10 @@ mod destination;
 mod dlq;
 mod dry_run;
 mod endpoints;
+mod event_edit;
 mod events;
 mod export;
+mod failure_groups;
 mod flow;
 mod guards;
 mod import;
@@ -33,6 +35,7 @@ mod lists;
 mod node_access;
 mod plan;
 pub mod print;
+mod queues;
 mod reference;
 mod replay;
 mod replays;
@@ -80,7 +83,7 @@ pub enum NodeCommand {
     Connectors(connectors::ConnectorsCommand),
     /// Show the status of the node
     Status(status::StatusCommand),
-    /// List and show accepted events
+    /// List, show and edit accepted events
     Events(events::Events),
     /// List, show and resolve jobs
     Jobs(jobs::Jobs),
@@ -94,6 +97,10 @@ pub enum NodeCommand {
     Sources(endpoints::Sources),
     /// Show destinations and their gates
     Destinations(endpoints::Destinations),
+    /// List flows with their routes, queues and workers
+    Flows(queues::Flows),
+    /// List queues with their jobs, dead letters and workers
+    Queues(queues::Queues),
     /// List, acknowledge, snooze and test alerts
     Alerts(alerts::Alerts),
     /// List events that wait for their response, with their deadlines
@@ -165,6 +172,8 @@ impl NodeCommand {
             NodeCommand::Replays(command) => command.run(),
             NodeCommand::Sources(command) => command.run(),
             NodeCommand::Destinations(command) => command.run(),
+            NodeCommand::Flows(command) => command.run(),
+            NodeCommand::Queues(command) => command.run(),
             NodeCommand::Alerts(command) => command.run(),
             NodeCommand::Responses(command) => command.run(),
             NodeCommand::Latency(command) => command.run(),

@@ -4,12 +4,12 @@ use serde_json::json;
 
 use super::CliError;
 use super::events::escaped;
-use super::lists::{Paging, footer};
+use super::lists::{ListArgs, ListRequest};
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, grouped, hint, moment};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
-use crate::operate::views::{List, ReplayView};
+use crate::operate::views::ReplayView;
 
 /// List, show, pause, resume and cancel replays
 #[derive(Debug, clap::Args)]
@@ -41,11 +41,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 struct ListReplays {
     #[command(flatten)]
-    paging: Paging,
-    #[command(flatten)]
-    format: Format,
-    #[command(flatten)]
-    reach: NodeArgs,
+    args: ListArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -88,12 +84,13 @@ impl ReplaysCommand {
 
 impl ListReplays {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |client| {
-            let answer = client.get("/replays", &self.paging.query()).await?;
-            let Some(list) = self.format.read::<List<ReplayView>>(&answer)? else { return Ok(()) };
-            if list.items.is_empty() {
-                return print::print("No replays yet. `sluice replay JOB --reason \"…\"` starts one.");
-            }
+        let request = ListRequest {
+            path: "/replays",
+            filters: vec![],
+            empty: "No replays yet. `sluice replay JOB --reason \"…\"` starts one.",
+            details: "sluice replays show REPLAY",
+        };
+        self.args.run(request, |items: &[ReplayView]| {
             let mut table = Table::new([
                 Column::Whole("REPLAY"),
                 Column::Whole("STATE"),
@@ -103,7 +100,7 @@ impl ListReplays {
                 Column::Wrap("BY"),
                 Column::Wrap("REASON"),
             ]);
-            for replay in &list.items {
+            for replay in items {
                 table.row([
                     Cell::from(replay.id.as_str()),
                     state(&replay.state),
@@ -114,7 +111,7 @@ impl ListReplays {
                     replay.reason.as_str().into(),
                 ]);
             }
-            print::print(&(table.render() + &footer(list.next.as_deref(), "sluice replays show REPLAY")))
+            (table, String::new())
         })
     }
 }

@@ -1,32 +1,28 @@
 //! `sluice responses`: deadlines that run.
 
 use super::CliError;
-use super::lists::{Paging, footer};
-use super::node_access::NodeArgs;
-use super::print::{self, Format, ago};
+use super::lists::{ListArgs, ListRequest};
+use super::print::ago;
 use super::table::{Cell, Column, Table, state};
-use crate::operate::views::{List, ResponseView};
+use crate::operate::views::ResponseView;
 
 /// List events that wait for their response, with their deadlines
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  sluice responses\n  sluice responses --limit 100 --json")]
 pub struct Responses {
     #[command(flatten)]
-    paging: Paging,
-    #[command(flatten)]
-    format: Format,
-    #[command(flatten)]
-    reach: NodeArgs,
+    args: ListArgs,
 }
 
 impl Responses {
     pub fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |client| {
-            let answer = client.get("/responses", &self.paging.query()).await?;
-            let Some(list) = self.format.read::<List<ResponseView>>(&answer)? else { return Ok(()) };
-            if list.items.is_empty() {
-                return print::print("No event waits for a response.");
-            }
+        let request = ListRequest {
+            path: "/responses",
+            filters: vec![],
+            empty: "No event waits for a response.",
+            details: "sluice jobs show JOB",
+        };
+        self.args.run(request, |items: &[ResponseView]| {
             let mut table = Table::new([
                 Column::Whole("STATE"),
                 Column::Whole("DEADLINE"),
@@ -35,7 +31,7 @@ impl Responses {
                 Column::Whole("JOB"),
                 Column::Wrap("EVENT"),
             ]);
-            for clock in &list.items {
+            for clock in items {
                 let until = match &clock.step {
                     Some(step) => format!("{}.{step}", clock.worker),
                     None => clock.worker.clone(),
@@ -49,7 +45,7 @@ impl Responses {
                     clock.event.as_str().into(),
                 ]);
             }
-            print::print(&(table.render() + &footer(list.next.as_deref(), "sluice jobs show JOB")))
+            (table, String::new())
         })
     }
 }

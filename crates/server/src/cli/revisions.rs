@@ -1,11 +1,10 @@
 //! `sluice revisions`: activated configurations.
 
 use super::CliError;
-use super::lists::Paging;
+use super::lists::{ListArgs, ListRequest};
 use super::node_access::NodeArgs;
-use super::print::{self, Format, ago, heading, hint, indented, moment};
+use super::print::{self, Format, ago, heading, indented, moment};
 use super::table::{Cell, Column, Table};
-use crate::operate::views::List;
 use crate::operate::views::{RevisionDetail, RevisionView};
 
 /// List activated configurations with time, actor and reason
@@ -18,11 +17,7 @@ pub struct Revisions {
     #[command(subcommand)]
     act: Option<Act>,
     #[command(flatten)]
-    paging: Paging,
-    #[command(flatten)]
-    format: Format,
-    #[command(flatten)]
-    reach: NodeArgs,
+    args: ListArgs,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -47,23 +42,17 @@ impl Revisions {
         if let Some(Act::Show(show)) = self.act {
             return show.run();
         }
-        self.reach.run(async |client| {
-            let answer = client.get("/revisions", &self.paging.query()).await?;
-            let Some(list) = self.format.read::<List<RevisionView>>(&answer)? else { return Ok(()) };
-            if list.items.is_empty() {
-                return print::print("No configuration yet: no node has been started with this ledger.");
-            }
-            let mut text = render(&list.items);
-            if let Some(next) = &list.next {
-                text.push_str(&hint(&format!("Next page: --after {next}")));
-            }
-            text.push_str(&hint("\nDetails: sluice revisions show REVISION"));
-            print::print(&text)
-        })
+        let request = ListRequest {
+            path: "/revisions",
+            filters: vec![],
+            empty: "No configuration yet: no node has been started with this ledger.",
+            details: "sluice revisions show REVISION",
+        };
+        self.args.run(request, |revisions: &[RevisionView]| (table(revisions), String::new()))
     }
 }
 
-fn render(revisions: &[RevisionView]) -> String {
+fn table(revisions: &[RevisionView]) -> Table {
     let mut table = Table::new([
         Column::Number("#"),
         Column::Whole("REVISION"),
@@ -82,7 +71,7 @@ fn render(revisions: &[RevisionView]) -> String {
             if revision.current { "active" } else { "" }.into(),
         ]);
     }
-    table.render()
+    table
 }
 
 impl Show {

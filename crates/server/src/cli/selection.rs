@@ -18,14 +18,15 @@ use crate::operate::Selection;
 use crate::operate::views::{BulkResult, ReplayResult};
 
 /// Keys of `--filter`.
-const KEYS: [&str; 9] = ["state", "worker", "queue", "dead_letter_queue", "source", "class", "code", "since", "until"];
+const KEYS: [&str; 10] =
+    ["state", "worker", "queue", "dead_letter_queue", "source", "class", "code", "destination", "since", "until"];
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Act {
     /// Job ids (job_17), or event ids (evt_…) for all their jobs
     #[arg(value_name = "ID", required_unless_present = "filter", conflicts_with = "filter")]
     ids: Vec<String>,
-    /// All jobs that match KEY=VALUE: state, worker, queue, dead_letter_queue, source, class, code, since or until
+    /// All jobs that match KEY=VALUE: state, worker, queue, dead_letter_queue, source, class, code, destination, since or until
     #[arg(long, value_name = "KEY=VALUE")]
     filter: Vec<String>,
     /// Reason, recorded in the audit trail
@@ -205,6 +206,7 @@ fn filter(words: &[String], states: &[JobState]) -> Result<JobFilter, CliError> 
             "source" => filter.source = text(),
             "class" => filter.class = text(),
             "code" => filter.code = text(),
+            "destination" => filter.destination = text(),
             "since" => filter.since = Some(time(value).map_err(usage)?),
             "until" => filter.until = Some(time(value).map_err(usage)?),
             other => {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::CliError;
 use super::events::escaped;
 use super::node_access::NodeArgs;
-use super::print::{self, Format, ago, grouped, heading, hint};
+use super::print::{self, Format, ago, grouped, heading, hint, plural};
 use super::selection::Actor;
 use super::table::{Column, Table, marked};
 use crate::operate::views::{NoticeView, ShapeView};
@@ -60,7 +60,7 @@ pub(super) fn render(source: &str, shapes: &[ShapeView]) -> String {
             true => format!("; changes are noticed after {}", grouped(shape.learned_after)),
             false => String::new(),
         };
-        text.push_str(&format!("Learned from {} requests{learned}.\n", grouped(shape.samples)));
+        text.push_str(&format!("Learned from {}{learned}.\n", plural(shape.samples, "request")));
         text.push_str(&fields(shape));
         for notice in &shape.notices {
             text.push_str(&render_notice(notice));
@@ -82,7 +82,7 @@ fn fields(shape: &ShapeView) -> String {
         Column::Whole("TYPE"),
         Column::Number("PRESENT"),
         Column::Wrap("VALUES"),
-        Column::Whole(""),
+        Column::Whole("NOTE"),
     ]);
     for field in &shape.fields {
         let state = match (field.state.as_deref(), field.used) {

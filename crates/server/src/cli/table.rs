@@ -69,6 +69,11 @@ pub fn set_wide() {
     WIDE.store(true, Ordering::Relaxed);
 }
 
+/// Columns of the terminal; `None` if rows stay on one line.
+pub(super) fn terminal_width() -> Option<u16> {
+    if WIDE.load(Ordering::Relaxed) { None } else { comfy_table::Table::new().width() }
+}
+
 /// Id as it is shown in a list: the first half of an event id on a terminal. The node accepts it too.
 pub(super) fn listed_id(id: &str) -> &str {
     let is_short = std::io::stdout().is_terminal() && !WIDE.load(Ordering::Relaxed);

@@ -61,6 +61,10 @@ fn show_progress(answer: &Value) {
     if !err.is_terminal() {
         return;
     }
+    // Unknown until the window was looked up.
+    if answer["events_total"] == 0 {
+        return;
+    }
     let count = |name: &str| grouped(answer[name].as_u64().unwrap_or_default());
     let (done, total, speed) = (count("events_done"), count("events_total"), count("events_per_second"));
     // A terminal that cannot be written to shows no progress.
@@ -168,25 +172,28 @@ fn jobs(report: &TrialReport) -> String {
 }
 
 fn fields(title: &str, rows: &[FieldDifferenceRow]) -> String {
-    let mut table =
-        Table::new([Column::Wrap("FLOW"), Column::Wrap("FIELD"), Column::Number("EVENTS"), Column::Number("CONTACTS")]);
+    // A shadow counts no contacts.
+    let contacts = rows.iter().any(|row| row.contacts > 0);
+    let mut columns = vec![Column::Wrap("FLOW"), Column::Wrap("FIELD"), Column::Number("EVENTS")];
+    columns.extend(contacts.then_some(Column::Number("CONTACTS")));
+    let mut table = Table::new(columns);
     for row in rows.iter().take(ROWS_SHOWN) {
-        table.row([row.flow.as_str().into(), row.field.as_str().into(), row.events.into(), row.contacts.into()]);
+        let cells = [row.flow.as_str().into(), row.field.as_str().into(), row.events.into()];
+        table.row(cells.into_iter().chain(contacts.then(|| row.contacts.into())));
     }
     section(title, rows.len(), &table, rows.iter().map(|row| (row.field.clone(), &row.samples)))
 }
 
 fn writes(report: &TrialReport) -> String {
-    let mut table = Table::new([
-        Column::Wrap("WORKER"),
-        Column::Wrap("STEP"),
-        Column::Wrap("FIELD"),
-        Column::Number("EVENTS"),
-        Column::Number("CONTACTS"),
-    ]);
+    let contacts = report.writes.iter().any(|row| row.contacts > 0);
+    let mut columns =
+        vec![Column::Wrap("WORKER"), Column::Wrap("STEP"), Column::Wrap("FIELD"), Column::Number("EVENTS")];
+    columns.extend(contacts.then_some(Column::Number("CONTACTS")));
+    let mut table = Table::new(columns);
     for row in report.writes.iter().take(ROWS_SHOWN) {
         let [worker, step, field] = [&row.worker, &row.step, &row.field].map(|text| Cell::from(text.as_str()));
-        table.row([worker, step, field, row.events.into(), row.contacts.into()]);
+        let cells = [worker, step, field, row.events.into()];
+        table.row(cells.into_iter().chain(contacts.then(|| row.contacts.into())));
     }
     let samples = report.writes.iter().map(|row| (format!("{}.{}", row.step, row.field), &row.samples));
     section("Requests to destinations", report.writes.len(), &table, samples)
@@ -210,8 +217,8 @@ fn warnings(report: &TrialReport) -> String {
 fn render_contacts(contacts: &ContactTrial) -> String {
     let mut text = heading("Contacts of these requests");
     text.push_str(&pairs([
-        ("now", grouped(contacts.before)),
-        ("new", grouped(contacts.after)),
+        ("active configuration", grouped(contacts.before)),
+        ("new configuration", grouped(contacts.after)),
         ("joined", some(contacts.joined)),
         ("split", some(contacts.split)),
         ("not compared", some(contacts.not_compared)),

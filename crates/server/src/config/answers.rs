@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use sluice_domain::action::Action;
-use sluice_domain::connector::{DeclaredDestination, RegisteredConnector};
+use sluice_domain::connector::{Declared, DeclaredDestination, RegisteredConnector};
 use sluice_domain::outcome::FailureClass;
 use sluice_domain::verify::SecretValue;
 
@@ -17,6 +17,7 @@ use super::node::YamlNode;
 use super::parse;
 use super::problem::ConfigProblem;
 use super::read::{Files, is_document};
+use super::rule::{at_least_one, at_most_one};
 use super::table::{SectionSpec, ValueType, key};
 
 /// What an answer may be expected to mean. The last three are of a read-back.
@@ -45,14 +46,22 @@ pub(super) static CASE: SectionSpec = SectionSpec {
     keys: &[
         key("name", ValueType::Text, "What the case shows.").required(),
         key("action", ValueType::Name, "The action.").required(),
-        key("with", ValueType::Described("a map of the action's parameters"), "Rendered parameters.").required(),
+        key("with", ValueType::Described("a map of the action's parameters"), "Rendered parameters."),
+        key(
+            "batch",
+            ValueType::Described("a list of maps of the action's parameters"),
+            "Rendered parameters of several calls that share the request. Their effect keys end with ef, f0, f1 and so on.",
+        ),
         key("request", ValueType::Table("an expected request"), "The request that the call makes."),
         key("answers", ValueType::Tables("a recorded answer"), "Answers to the request."),
         key("read_back", ValueType::Table("an expected request"), "The request that looks for the effect."),
         key("read_back_answers", ValueType::Tables("a recorded answer"), "Answers to the read-back."),
     ],
     later: &[],
-    rules: &[],
+    rules: &[
+        at_least_one(&["with", "batch"], "a recorded case needs `with`, or `batch`", "add the parameters of the call"),
+        at_most_one(&["with", "batch"], "a recorded case has `with` or `batch`, not both", "remove one of them"),
+    ],
 };
 
 pub(super) static EXPECTED_REQUEST: SectionSpec = SectionSpec {
@@ -75,8 +84,41 @@ pub(super) static ANSWER: SectionSpec = SectionSpec {
         key("status", ValueType::Count(100, 599), "HTTP status.").required(),
         key("headers", ValueType::Described("a map of header names to text"), "Headers."),
         key("body", ValueType::Described("anything"), "The body: JSON, or text."),
-        key("outcome", ValueType::OneOf(&OUTCOMES), "The outcome; of a read-back present, absent or unreadable.")
-            .required(),
+        key(
+            "outcome",
+            ValueType::OneOf(&OUTCOMES),
+            "The outcome, of every call of a batch; of a read-back present, absent or unreadable.",
+        ),
+        key(
+            "each",
+            ValueType::Tables("an outcome of a batch"),
+            "For a batch: one outcome for each call, in their order.",
+        ),
+        key(
+            "class",
+            ValueType::OneOf(&["retryable", "conflict", "permanent", "auth", "mapping", "identity"]),
+            "Failure class.",
+        ),
+        key("code", ValueType::Text, "Code of the failure."),
+        key("after", ValueType::Duration, "The wait."),
+        key("result", ValueType::Described("anything"), "Output of the step."),
+    ],
+    later: &[],
+    rules: &[
+        at_least_one(
+            &["outcome", "each"],
+            "a recorded answer needs `outcome`, or `each` for a batch",
+            "such as: outcome: done",
+        ),
+        at_most_one(&["outcome", "each"], "a recorded answer has `outcome` or `each`, not both", "remove one of them"),
+    ],
+};
+
+pub(super) static EACH: SectionSpec = SectionSpec {
+    title: "an outcome of a batch",
+    about: "What an answer means for one of the calls that share a request.",
+    keys: &[
+        key("outcome", ValueType::OneOf(&OUTCOMES), "The outcome.").required(),
         key(
             "class",
             ValueType::OneOf(&["retryable", "conflict", "permanent", "auth", "mapping", "identity"]),
@@ -102,7 +144,9 @@ pub struct ConnectorTests {
 pub struct AnswerCase {
     pub name: String,
     pub action: Action,
-    pub with: Value,
+    /// Of one call, or of several that share the request.
+    pub with: Vec<Value>,
+    pub is_batch: bool,
     pub request: Option<ExpectedRequest>,
     pub answers: Vec<ExpectedAnswer>,
     pub read_back: Option<ExpectedRequest>,
@@ -124,13 +168,27 @@ pub struct ExpectedAnswer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Value,
+    /// One; or one for each call of a batch.
+    pub outcomes: Vec<ExpectedOutcome>,
+    /// Line in its file.
+    pub line: usize,
+}
+
+impl ExpectedAnswer {
+    /// Whether it means this for every call.
+    pub fn means(&self, outcome: &str) -> bool {
+        !self.outcomes.is_empty() && self.outcomes.iter().all(|expected| expected.outcome == outcome)
+    }
+}
+
+/// What an answer is expected to mean for a call.
+#[derive(Clone, Debug)]
+pub struct ExpectedOutcome {
     pub outcome: &'static str,
     pub class: Option<FailureClass>,
     pub code: Option<String>,
     pub after: Option<Duration>,
     pub result: Option<Value>,
-    /// Line in its file.
-    pub line: usize,
 }
 
 /// Reads recorded answers; `None` if the connector is unknown or could not be read.
@@ -189,7 +247,11 @@ fn read_case(report: Report<'_>, node: &YamlNode, connector: &'static Registered
     Some(AnswerCase {
         name: fields.text("name").unwrap_or_default().to_owned(),
         action: Action::Declared(action),
-        with: fields.node("with").map_or_else(|| Value::Object(Map::new()), YamlNode::to_value),
+        with: match fields.node("batch") {
+            Some(node) => read_batch(report, node, action),
+            None => vec![fields.node("with").map_or_else(|| Value::Object(Map::new()), YamlNode::to_value)],
+        },
+        is_batch: fields.node("batch").is_some(),
         request: request("request"),
         answers: answers("answers"),
         read_back: request("read_back"),
@@ -213,13 +275,37 @@ fn read_answer(report: Report<'_>, node: &YamlNode) -> Option<ExpectedAnswer> {
         status: u16::try_from(fields.count("status")?).ok()?,
         headers: fields.node("headers").map(|node| pairs(report, node, "headers")).unwrap_or_default(),
         body: fields.node("body").map(YamlNode::to_value).unwrap_or_default(),
+        outcomes: match fields.node("each") {
+            Some(node) => {
+                let items = node.items().unwrap_or_default();
+                let each = |item: &YamlNode| read_outcome(&Fields::open(report, item, &[&EACH])?);
+                items.iter().filter_map(each).collect()
+            }
+            None => vec![read_outcome(&fields)?],
+        },
+        line: node.span.line,
+    })
+}
+
+fn read_outcome(fields: &Fields<'_, '_>) -> Option<ExpectedOutcome> {
+    Some(ExpectedOutcome {
         outcome: fields.one_of("outcome")?,
         class: fields.one_of("class").and_then(FailureClass::parse),
         code: fields.text("code").map(str::to_owned),
         after: fields.duration("after"),
         result: fields.node("result").map(YamlNode::to_value),
-        line: node.span.line,
     })
+}
+
+fn read_batch(report: Report<'_>, node: &YamlNode, action: Declared) -> Vec<Value> {
+    let Some(items) = node.items().filter(|items| items.len() > 1) else {
+        report.error(node.span, "wrong-type", "`batch` must be a list of at least two maps of parameters");
+        return vec![];
+    };
+    if action.definition().batch.is_none() {
+        report.error(node.span, "no-batch", format!("the action `{}` has no `batch`", action.spec().name));
+    }
+    items.iter().map(YamlNode::to_value).collect()
 }
 
 fn pairs(report: Report<'_>, node: &YamlNode, name: &str) -> Vec<(String, String)> {

@@ -40,6 +40,7 @@ pub static SHIPPED: &[ShippedFile] = shipped![
     "brevo",
     "dataverse",
     "discord",
+    "fcm",
     "ga4",
     "klaviyo",
     "mailchimp",

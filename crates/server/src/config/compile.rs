@@ -25,6 +25,7 @@ use super::flow;
 use super::lookup::NeededDatabase;
 use super::message;
 use super::node::YamlNode;
+use super::oidc;
 use super::parse;
 use super::plaintext_secrets;
 use super::policy;
@@ -233,6 +234,9 @@ fn read_sections(diagnostics: &Diagnostics<'_>, documents: &[Document<'_>], name
         if let Some(section) = document.node.get("traces").filter(|section| !section.is_null()) {
             traces::read(report, section, names);
         }
+        if let Some(section) = document.node.get("oidc").filter(|section| !section.is_null()) {
+            oidc::read(report, section, names);
+        }
     }
     for (file, dead) in dead_letters {
         let report = diagnostics.report(file);
@@ -339,6 +343,7 @@ fn join(
     config.contacts = names.contacts.map(|contacts| contacts.value.into_rules());
     config.alerts = names.alerts.map(|alerts| alerts.value.into_settings()).unwrap_or_default();
     config.traces = names.traces.map(|traces| traces.value);
+    config.oidc = names.oidc.map(|oidc| oidc.value);
     config.policies = policy::join(names.policies);
     config.queues = names.queues.into_iter().map(|(name, queue)| (name, queue.value)).collect();
     config.destinations =
@@ -380,10 +385,12 @@ fn join(
 }
 
 /// A CRM record without an identity cannot be found again. So an event without identity fields is quarantined before a
-/// CRM worker, unless the flow sets `require_identity`.
+/// CRM worker, and before one whose lookups supply an identity, unless the flow sets `require_identity`.
 fn settle_identity(config: &mut Config, name: &str) {
     let Some(flow) = config.flows.get(name).filter(|flow| flow.admission.require_identity.is_none()) else { return };
-    let into_crm = |worker: &Arc<Worker>| worker.steps.iter().any(|step| step.action.writes_crm_record());
+    let into_crm = |worker: &Arc<Worker>| {
+        worker.steps.iter().any(|step| step.action.writes_crm_record()) || !worker.identity_lookups().is_empty()
+    };
     let by_queue = || flow.enqueue.iter().any(|enqueue| config.consumers(&enqueue.queue).any(into_crm));
     let by_type = || cross_checks::types_of(flow).iter().any(|name| config.playbooks(name).any(into_crm));
     let needed = !flow.event.identity.is_empty() && (by_queue() || by_type());

@@ -1,8 +1,8 @@
 //! A `connector:` document to a registered [`Connector`].
 
 use sluice_domain::connector::{
-    Connector, ConnectorAuth, DestinationKey, ErrorFields, Grant, KeyType, OAuth, RegisteredConnector, WaitSource,
-    WaitUnit, register,
+    AssertionClaims, Connector, ConnectorAuth, DestinationKey, ErrorFields, Grant, KeyType, OAuth, RegisteredConnector,
+    WaitSource, WaitUnit, register,
 };
 use sluice_domain::template::{Expression, Template};
 use sluice_domain::verify::is_header_name;
@@ -20,8 +20,18 @@ use super::table::{SectionSpec, ValueType, key};
 pub(super) const OWN_PREFIX: &str = "x-";
 
 /// Keys of every destination, which a connector cannot declare.
-const RESERVED_KEYS: [&str; 9] =
-    ["name", "type", "base_url", "timeout", "straggler_horizon", "concurrency", "rate", "burst", "breaker"];
+const RESERVED_KEYS: [&str; 10] = [
+    "name",
+    "type",
+    "base_url",
+    "timeout",
+    "straggler_horizon",
+    "concurrency",
+    "rate",
+    "burst",
+    "breaker",
+    "batch_max",
+];
 
 /// Variables of templates that are filled in when a destination is prepared.
 pub(super) const AT_START: Visible<'static> =
@@ -135,8 +145,31 @@ pub(super) static OAUTH: SectionSpec = SectionSpec {
     keys: &[
         key("grant", ValueType::OneOf(&Grant::NAMES), "The grant type.").required(),
         key("token_url", ValueType::Template, "Address of the token endpoint.").required(),
-        key("form", ValueType::Described("a map of names to text"), "Fields of the token request.").required(),
+        key("form", ValueType::Described("a map of names to text"), "Fields of the token request."),
+        key(
+            "assertion",
+            ValueType::Table("an assertion"),
+            "For jwt_bearer: the assertion that is exchanged for a token, signed with RS256.",
+        ),
         key("scheme", ValueType::Text, "Word before the token in `Authorization`.").or("Bearer"),
+    ],
+    later: &[],
+    rules: &[at_least_one(
+        &["form", "assertion"],
+        "an oauth token needs `form`, or `assertion` for the grant jwt_bearer",
+        "such as: form: {client_id: '{{ destination.client_id }}'}",
+    )],
+};
+
+pub(super) static ASSERTION: SectionSpec = SectionSpec {
+    title: "an assertion",
+    about: "A JWT (RFC 7523), signed for each token request and valid for three minutes. Expressions read `destination`.",
+    keys: &[
+        key("issuer", ValueType::Template, "Claim iss.").required(),
+        key("subject", ValueType::Template, "Claim sub."),
+        key("audience", ValueType::Template, "Claim aud.").required(),
+        key("scope", ValueType::Template, "Claim scope."),
+        key("private_key", ValueType::Template, "RSA key in PEM format; a key of the destination.").required(),
     ],
     later: &[],
     rules: &[],
@@ -306,7 +339,16 @@ pub(super) fn text_template(
 
 /// One expression over an answer.
 pub(super) fn condition(report: Report<'_>, node: &YamlNode, known: &KnownNames<'_>) -> Option<Expression> {
-    let expression = expression::condition(report, node, OF_ANSWER)?;
+    condition_over(report, node, (OF_ANSWER, known))
+}
+
+/// One expression over these variables.
+pub(super) fn condition_over(
+    report: Report<'_>,
+    node: &YamlNode,
+    (visible, known): (Visible<'_>, &KnownNames<'_>),
+) -> Option<Expression> {
+    let expression = expression::condition(report, node, visible)?;
     known.check(report, node.span, &expression);
     Some(expression)
 }
@@ -415,10 +457,23 @@ fn read_auth(report: Report<'_>, node: &YamlNode, known: &KnownNames<'_>) -> Opt
     let fields = Fields::open(report, fields.node("oauth")?, &[&OAUTH])?;
     let grant = fields.one_of("grant").and_then(Grant::parse);
     let token_url = fields.node("token_url").and_then(|node| text_template(report, node, "token_url", context));
-    let form = fields.node("form").map(|node| read_texts(report, node, "form", known));
+    let form = fields.node("form").map(|node| read_texts(report, node, "form", known)).unwrap_or_default();
     let scheme = fields.text("scheme").unwrap_or("Bearer").to_owned();
-    let oauth = OAuth { grant: grant?, token_url: token_url?, form: form?, scheme };
+    let assertion = fields.node("assertion").and_then(|node| read_assertion(report, node, known));
+    if grant.is_some_and(|grant| (grant == Grant::JwtBearer) != fields.node("assertion").is_some()) {
+        let message = "`assertion` and the grant `jwt_bearer` belong together";
+        report.error(fields.value_span("grant"), "contradiction", message);
+    }
+    let oauth = OAuth { grant: grant?, token_url: token_url?, form, scheme, assertion };
     Some(ConnectorAuth::OAuth(Box::new(oauth)))
+}
+
+fn read_assertion(report: Report<'_>, node: &YamlNode, known: &KnownNames<'_>) -> Option<AssertionClaims> {
+    let fields = Fields::open(report, node, &[&ASSERTION])?;
+    let part = |name| fields.node(name).and_then(|node| text_template(report, node, name, (AT_START, known)));
+    let (issuer, audience, private_key) = (part("issuer"), part("audience"), part("private_key"));
+    let (subject, scope) = (part("subject"), part("scope"));
+    Some(AssertionClaims { issuer: issuer?, subject, audience: audience?, scope, private_key: private_key? })
 }
 
 fn read_error(report: Report<'_>, node: &YamlNode, known: &KnownNames<'_>) -> Option<ErrorFields> {

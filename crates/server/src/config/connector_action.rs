@@ -10,8 +10,11 @@ use sluice_domain::template::Template;
 use super::connector::{
     ConnectorOrigin, KnownNames, OF_ANSWER, OF_REQUEST, OWN_PREFIX, condition, entries, template, texts,
 };
+use super::connector_batch;
 use super::connector_failure::statuses;
+use super::connector_upsert;
 use super::diagnostics::Report;
+use super::expression::Visible;
 use super::fields::{Fields, check_name};
 use super::node::{YamlEntry, YamlNode};
 use super::rule::at_most_one;
@@ -55,6 +58,16 @@ pub(super) static ACTION: SectionSpec = SectionSpec {
         )
         .or("status and body of the answer"),
         key("read_back", ValueType::Table("a read-back rule"), "Looks for the effect after an unknown outcome."),
+        key(
+            "batch",
+            ValueType::Table("a batch of a connector"),
+            "How calls of several waiting jobs share a request.",
+        ),
+        key(
+            "upsert",
+            ValueType::Table("an upsert rule"),
+            "The request creates a record that is looked for first, at a provider that would create it twice.",
+        ),
     ],
     later: &[],
     rules: &[],
@@ -173,13 +186,16 @@ fn read(
         report.error(fields.value_span("any_of"), "unknown-name", format!("`{name}` is not a parameter of the action"));
     }
     let class = fields.one_of("effect").and_then(EffectClass::parse);
-    let request = fields.node("request").and_then(|node| read_request(report, node, &names));
+    let request = fields.node("request").and_then(|node| read_request(report, node, (OF_REQUEST, &names)));
     let success = fields.node("success").map_or_else(
-        || Some(Success { statuses: vec![StatusRange { from: 200, to: 299 }], condition: None }),
+        || Some(Success { statuses: vec![StatusRange { first: 200, last: 299 }], condition: None }),
         |node| read_success(report, node, &names),
     );
     let result = fields.node("result").and_then(|node| template(report, node, (OF_ANSWER, &names)));
     let read_back = fields.node("read_back").and_then(|node| read_read_back(report, node, &names));
+    let batch = fields.node("batch").map(|node| connector_batch::read(report, node, &names));
+    let upsert = fields.node("upsert").map(|node| connector_upsert::read(report, node, &names));
+    connector_upsert::check(&fields, class);
     let is_mail = fields.flag("mail").unwrap_or(false);
     check_mail(&fields, is_mail, &parameters);
     check_class(&fields, class, request.as_ref());
@@ -194,6 +210,14 @@ fn read(
         success: success?,
         result,
         read_back,
+        batch: match batch {
+            Some(batch) => Some(batch?),
+            None => None,
+        },
+        upsert: match upsert {
+            Some(upsert) => Some(upsert?),
+            None => None,
+        },
         parameters,
     })
 }
@@ -230,7 +254,11 @@ fn read_parameters(report: Report<'_>, node: &YamlNode) -> Vec<ParameterDefiniti
 }
 
 /// A request as the parameters of `http.request`.
-fn read_request(report: Report<'_>, node: &YamlNode, known: &KnownNames<'_>) -> Option<Template> {
+pub(super) fn read_request(
+    report: Report<'_>,
+    node: &YamlNode,
+    context: (Visible<'_>, &KnownNames<'_>),
+) -> Option<Template> {
     let fields = Fields::open(report, node, &[&REQUEST])?;
     fields.one_of("method");
     for name in ["query", "headers", "form"] {
@@ -238,7 +266,7 @@ fn read_request(report: Report<'_>, node: &YamlNode, known: &KnownNames<'_>) -> 
             entries(report, node, name);
         }
     }
-    let Template::Map(parts) = template(report, node, (OF_REQUEST, known))? else { return None };
+    let Template::Map(parts) = template(report, node, context)? else { return None };
     let url = |(name, part): (String, Template)| match name.as_str() {
         "url" => (name, part.into_url()),
         _ => (name, part),
@@ -250,14 +278,14 @@ fn read_success(report: Report<'_>, node: &YamlNode, known: &KnownNames<'_>) -> 
     let fields = Fields::open(report, node, &[&SUCCESS])?;
     let statuses = match fields.node("status") {
         Some(node) => statuses(report, node),
-        None => vec![StatusRange { from: 200, to: 299 }],
+        None => vec![StatusRange { first: 200, last: 299 }],
     };
     Some(Success { statuses, condition: fields.node("if").and_then(|node| condition(report, node, known)) })
 }
 
 fn read_read_back(report: Report<'_>, node: &YamlNode, known: &KnownNames<'_>) -> Option<ReadBackRule> {
     let fields = Fields::open(report, node, &[&READ_BACK])?;
-    let request = fields.node("request").and_then(|node| read_request(report, node, known));
+    let request = fields.node("request").and_then(|node| read_request(report, node, (OF_REQUEST, known)));
     let found = fields.node("found").and_then(|node| condition(report, node, known));
     let result = fields.node("result").and_then(|node| template(report, node, (OF_ANSWER, known)));
     Some(ReadBackRule { request: request?, found: found?, result })
@@ -292,7 +320,7 @@ fn check_class(fields: &Fields<'_, '_>, class: Option<EffectClass>, request: Opt
                 "a keyed effect sends `effect.key` in its request",
             )
             .hint("such as: headers: {Idempotency-Key: '{{ effect.key }}'}"),
-        Some(EffectClass::Verifiable) if !has_read_back => report
+        Some(EffectClass::Verifiable) if !has_read_back && fields.node("upsert").is_none() => report
             .error(fields.value_span("effect"), "class-without-means", "a verifiable effect needs `read_back`")
             .hint("add `read_back`, or write `effect: blind`"),
         Some(EffectClass::Natural | EffectClass::Keyed | EffectClass::Blind) if has_read_back => report

@@ -20,7 +20,12 @@ pub(super) fn table(connector: &'static RegisteredConnector) -> &'static Section
         let definition = connector.definition;
         let base_url = key("base_url", ValueType::Url, "Address of the API, in place of the connector's own.");
         let base_url = definition.base_url.is_some().then_some(base_url);
-        let keys = base_url.into_iter().chain(definition.keys.iter().map(spec)).collect();
+        let largest = definition.actions.iter().filter_map(|action| Some(action.batch.as_ref()?.max)).max();
+        let batch_max = largest.map(|max| {
+            let about = "Maximum number of waiting jobs that share a call. 1: every job has a call of its own.";
+            key("batch_max", ValueType::Count(1, max), about).or(String::leak(max.to_string()))
+        });
+        let keys = base_url.into_iter().chain(definition.keys.iter().map(spec)).chain(batch_max).collect();
         Box::leak(Box::new(SectionSpec {
             title: String::leak(format!("a {} destination", definition.name)),
             about: &definition.about,

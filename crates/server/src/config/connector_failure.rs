@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sluice_domain::connector::{ConnectorAuth, FailureAction, FailureRule, StatusRange};
+use sluice_domain::connector::ConnectorAuth;
+use sluice_domain::failure_rules::{FailureAction, FailureRule, RuleCall, StatusRange};
 use sluice_domain::outcome::FailureClass;
 
 use super::connector::texts;
@@ -24,7 +25,7 @@ pub(super) static FAILURE: SectionSpec = SectionSpec {
         key("contains", ValueType::Text, "Text that the provider's message contains."),
         key(
             "action",
-            ValueType::OneOf(&FailureAction::NAMES),
+            ValueType::OneOf(&FailureAction::DECLARED_NAMES),
             "retry; conflict: a few times; wait: all callers; reject: never again; pause: the credentials are refused, so the job is a dead letter of class auth and the destination is paused; refresh: fetch a new token; unsure: may be applied; noop: nothing to do.",
         )
         .required(),
@@ -67,9 +68,9 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode) -> Option<FailureRule> {
     };
     let after = fields.duration("for");
     let action = match fields.one_of("action")? {
-        "retry" => FailureAction::Retry,
+        "retry" => FailureAction::Retry(None),
         "conflict" => FailureAction::Conflict,
-        "wait" => FailureAction::Wait(after.unwrap_or(WAIT)),
+        "wait" => FailureAction::Wait(Some(after.unwrap_or(WAIT))),
         "pause" => FailureAction::Pause,
         "refresh" => FailureAction::Refresh,
         "unsure" => FailureAction::Unsure,
@@ -85,6 +86,7 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode) -> Option<FailureRule> {
         }
     }
     Some(FailureRule {
+        call: RuleCall::Effect,
         statuses,
         codes,
         contains: fields.text("contains").map(str::to_owned),

@@ -110,6 +110,11 @@ pub(super) struct ReadContacts {
 }
 
 impl ReadContacts {
+    /// Names of the identity fields that identify a contact.
+    pub(super) fn identifiers(&self) -> impl Iterator<Item = &str> {
+        self.rules.identifiers.iter().map(|rule| rule.field.as_str())
+    }
+
     pub(super) fn into_rules(self) -> Arc<ContactRules> {
         Arc::new(self.rules)
     }
@@ -263,6 +268,7 @@ pub(super) fn check(
         diagnostics.report(&place.file).warning(*span, "unknown-source", message).hint(hint);
     }
     check_correlated(diagnostics.report(&place.file), contacts, flows);
+    check_identity_lookups(diagnostics, flows, workers);
     let is_merged = |worker: &ReadWorker| worker.worker.steps.iter().any(|step| step.merged.is_some());
     for (name, flow) in flows {
         let feeds = |worker: &ReadWorker| {
@@ -290,6 +296,33 @@ pub(super) fn check(
             .report(&flow.place.file)
             .warning(flow.place.span, code, message)
             .hint("map one of the fields of `contacts.identifiers` under `event.identity`");
+    }
+}
+
+/// Warns about a lookup that supplies no identity, because no event is quarantined without one.
+fn check_identity_lookups(
+    diagnostics: &Diagnostics<'_>,
+    flows: &BTreeMap<String, Placed<Arc<Flow>>>,
+    workers: &BTreeMap<String, Placed<ReadWorker>>,
+) {
+    for (name, placed) in workers {
+        let worker = &placed.value.worker;
+        let Some(step) = worker.identity_lookups().last() else { continue };
+        let feeds = |flow: &Flow| {
+            let by_queue = flow.enqueue.iter().any(|enqueue| enqueue.queue == worker.queue);
+            by_queue || worker.on.is_some()
+        };
+        let mut feeding = flows.values().filter(|flow| feeds(&flow.value)).peekable();
+        let quarantines =
+            |flow: &Flow| flow.admission.require_identity != Some(false) && !flow.event.identity.is_empty();
+        if feeding.peek().is_some() && !feeding.any(|flow| quarantines(&flow.value)) {
+            let message =
+                format!("the lookup `{}` of `{name}` never supplies an identity: no flow requires one", step.id);
+            diagnostics
+                .report(&placed.place.file)
+                .warning(placed.place.span, "identity-unused", message)
+                .hint("map a field under `event.identity` of a flow and remove `require_identity: false`");
+        }
     }
 }
 

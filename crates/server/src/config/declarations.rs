@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sluice_domain::access::oidc::OidcSettings;
 use sluice_domain::destination::Destination;
 use sluice_domain::policy::Policy;
 use sluice_domain::retry::RetryPolicy;
@@ -52,6 +53,7 @@ pub(super) struct Declarations {
     pub(super) contacts: Option<Placed<ReadContacts>>,
     pub(super) alerts: Option<Placed<ReadAlerts>>,
     pub(super) traces: Option<Placed<TraceSettings>>,
+    pub(super) oidc: Option<Placed<Arc<OidcSettings>>>,
     /// Default retry policy.
     pub(super) retry: Option<Placed<RetryPolicy>>,
     pub(super) messages: Messages,

@@ -4,20 +4,23 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sluice_domain::destination::{
-    BreakerSettings, Destination, DestinationKind, GateSettings, HttpAuth, HttpDestination, SalesforceAuth,
+    BreakerSettings, Destination, DestinationKind, GateSettings, HttpDestination, SalesforceAuth,
     SalesforceDestination, ScriptDestination,
 };
-use sluice_domain::verify::{Scheme, Secret, SecretValue, Verifier, VerifierSettings, is_header_name};
+use sluice_domain::verify::{SecretValue, is_header_name};
 
+use super::budget;
 use super::catalogue::Catalogue;
 use super::connector_destination;
 use super::declarations::{Placed, add};
 use super::destination_kinds::{
     HUBSPOT, POSTGRES, SCRIPT, SLACK, SMTP, read_hubspot, read_postgres, read_slack, read_smtp,
 };
+use super::destination_stores::{FILE, S3, SES, WEB_PUSH, read_file, read_s3, read_ses, read_web_push};
 use super::diagnostics::Report;
 use super::failure_rules;
 use super::fields::{Fields, Literal, secret_text};
+use super::http_auth::{self, read_channel, read_signer};
 use super::node::YamlNode;
 use super::plaintext_secrets::{names_a_secret, secret_in_file};
 use super::queue::named_items;
@@ -37,7 +40,9 @@ pub(super) static DESTINATION: SectionSpec = SectionSpec {
         key("name", ValueType::Name, "Unique name; in a map, the key is the name.").required(),
         key(
             "type",
-            ValueType::Described("a built-in type (http, salesforce, postgres, smtp, script, slack), or the name of a connector"),
+            ValueType::Described(
+                "a built-in type (http, salesforce, hubspot, postgres, smtp, ses, script, slack, s3, webpush, file), or the name of a connector",
+            ),
             "Type of the external system.",
         )
         .required(),
@@ -45,14 +50,16 @@ pub(super) static DESTINATION: SectionSpec = SectionSpec {
         key(
             "straggler_horizon",
             ValueType::Duration,
-            "How long after its timeout a call may still be applied. Then the record of an unsure `salesforce.upsert` is read back, and written again if it differs. `0s`: it is not.",
+            "How long after its timeout a call may still be applied. Then the record of an unsure `salesforce.upsert` is read back, and written again if it differs. An effect that is read back counts as absent only after this time. `0s`: neither waits.",
         )
-        .or("10m for salesforce; other types have no record that can be compared"),
+        .or("10m for salesforce; 60s for effects that look first, such as http.upsert; 0s for others"),
         key("concurrency", ValueType::Count(1, 10_000), "Maximum number of calls in flight.").or("16"),
         key("rate", ValueType::Rate, "Maximum rate of calls, evenly spread.").or("no limit"),
         key("burst", ValueType::Count(1, 100_000), "Number of calls that may start at once after an idle period.")
             .or("1"),
         key("breaker", ValueType::Table("a breaker"), "Circuit breaker."),
+        key("budget", ValueType::Table("a budget"), "Calls in a day, and the share that is kept for live traffic.").or("no limit"),
+        key("failure_rules", ValueType::Tables("a failure rule"), "What error responses mean; evaluated before the rules of the connector."),
     ],
     later: &[],
     rules: &[],
@@ -76,39 +83,49 @@ pub(super) static HTTP: SectionSpec = SectionSpec {
         )
         .or("false"),
         key(
+            "ca_certificate",
+            ValueType::Plain,
+            "CA certificates in PEM format, of the API and of `token_url`. Only these are trusted.",
+        )
+        .or("the trust store of this machine"),
+        key("client_certificate", ValueType::Plain, "Certificate chain of the client in PEM format (mTLS)."),
+        key("client_key", ValueType::Secret, "Private key of the client certificate in PEM format."),
+        key(
+            "proxy",
+            ValueType::Url,
+            "Forward proxy, such as http://proxy.example:3128: a tunnel (CONNECT) for https, whole URLs for http. The proxy resolves the names, so it needs `base_url`. Proxies of the environment are never used.",
+        ),
+        key("proxy_auth", ValueType::Table("basic credentials"), "Credentials of the proxy."),
+        key(
             "signing_secret",
             ValueType::Secret,
             "Signs every effect as a Standard Webhook (headers webhook-id, webhook-timestamp and webhook-signature); `whsec_` and base64, as receivers expect it. The id is the effect key, the same in every attempt.",
         ),
-    ],
-    later: &[],
-    rules: &[],
-};
-
-pub(super) static HTTP_AUTH: SectionSpec = SectionSpec {
-    title: "http credentials",
-    about: "Set exactly one key.",
-    keys: &[
-        key("bearer", ValueType::Secret, "Sent as `Authorization: Bearer …`."),
-        key("basic", ValueType::Table("basic credentials"), "Sent as `Authorization: Basic …`."),
+        key(
+            "signing_secrets",
+            ValueType::Described("a list of secrets"),
+            "Several of them during a rotation: every request carries a signature by each, and a receiver may know either.",
+        ),
     ],
     later: &[],
     rules: &[
-        at_most_one(&["bearer", "basic"], "`auth` must have `bearer` or `basic`, not both", "remove one of them"),
-        at_least_one(&["bearer", "basic"], "`auth` needs `bearer` or `basic`", "such as: bearer: ${secrets.NAME}"),
+        needs(&["client_certificate", "client_key"], "a client certificate needs `client_key`", CERTIFICATE_AND_KEY),
+        needs(&["client_key", "client_certificate"], "`client_key` is for `client_certificate`", CERTIFICATE_AND_KEY),
+        needs(
+            &["proxy", "base_url"],
+            "`proxy` needs `base_url`: the addresses of other URLs cannot be checked",
+            "add the base_url of the API",
+        ),
+        needs(&["proxy_auth", "proxy"], "`proxy_auth` is for `proxy`", "set the address of the proxy"),
+        at_most_one(
+            &["signing_secret", "signing_secrets"],
+            "`signing_secret` and `signing_secrets` are synonyms",
+            "put every secret into `signing_secrets`",
+        ),
     ],
 };
 
-pub(super) static BASIC: SectionSpec = SectionSpec {
-    title: "basic credentials",
-    about: "A user name and a password.",
-    keys: &[
-        key("user", ValueType::Plain, "The user name.").required(),
-        key("password", ValueType::Secret, "The password.").required(),
-    ],
-    later: &[],
-    rules: &[],
-};
+const CERTIFICATE_AND_KEY: &str = "set client_certificate and client_key, or neither";
 
 pub(super) static SALESFORCE: SectionSpec = SectionSpec {
     title: "a salesforce destination",
@@ -123,7 +140,6 @@ pub(super) static SALESFORCE: SectionSpec = SectionSpec {
             "Send the header that allows saves despite alert-only duplicate rules.",
         )
         .or("false"),
-        key("failure_rules", ValueType::Tables("a failure rule"), "What error responses mean; evaluated first."),
         key(
             "batch_max",
             ValueType::Count(1, 200),
@@ -261,6 +277,10 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode, connectors: &Catalogue)
         Some("postgres") => &[&DESTINATION, &POSTGRES],
         Some("smtp") => &[&DESTINATION, &SMTP],
         Some("slack") => &[&DESTINATION, &SLACK],
+        Some("s3") => &[&DESTINATION, &S3],
+        Some("ses") => &[&DESTINATION, &SES],
+        Some("webpush") => &[&DESTINATION, &WEB_PUSH],
+        Some("file") => &[&DESTINATION, &FILE],
         Some("script") => &[&DESTINATION, &SCRIPT],
         _ if own.is_some() => own.as_ref().map_or(&[], |tables| tables.as_slice()),
         _ if node.entries().is_some() => {
@@ -279,13 +299,17 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode, connectors: &Catalogue)
         Some("postgres") => DestinationKind::Postgres(read_postgres(&fields)?),
         Some("smtp") => DestinationKind::Smtp(read_smtp(&fields)?),
         Some("slack") => DestinationKind::Slack(read_slack(&fields)?),
+        Some("s3") => DestinationKind::S3(read_s3(&fields)?),
+        Some("ses") => DestinationKind::Ses(read_ses(&fields)?),
+        Some("webpush") => DestinationKind::WebPush(read_web_push(&fields)?),
+        Some("file") => DestinationKind::File(read_file(&fields)?),
         Some("script") => DestinationKind::Script(ScriptDestination::default()),
         _ => DestinationKind::Http(read_http(&fields)),
     };
     let usual = if matches!(kind, DestinationKind::Script(_)) { SCRIPT_TIMEOUT } else { TIMEOUT };
     let timeout = fields.duration("timeout").unwrap_or(usual);
     let straggler_horizon = match fields.duration("straggler_horizon") {
-        Some(horizon) => Some(horizon).filter(|horizon| !horizon.is_zero()),
+        Some(horizon) => Some(horizon).filter(|horizon| !horizon.is_zero() || kind.straggler_horizon().is_none()),
         None => kind.straggler_horizon(),
     };
     let standard = GateSettings::default();
@@ -297,14 +321,12 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode, connectors: &Catalogue)
             Some(node) => read_breaker(report, node),
             None => usual_breaker(&kind),
         },
+        budget: fields.node("budget").and_then(|node| budget::read(report, node, &kind)),
     };
     if fields.node("burst").is_some() && fields.node("rate").is_none() {
         report.warning(fields.key_span("burst"), "unused-key", "`burst` is not used without `rate`");
     }
-    let failure_rules = match kind {
-        DestinationKind::Salesforce(_) | DestinationKind::Hubspot(_) => failure_rules::read(&fields),
-        _ => vec![],
-    };
+    let failure_rules = failure_rules::read(&fields);
     let batch_max = fields.node_if_known("batch_max").and_then(|_| fields.count("batch_max"));
     Some(Destination { name: name.to_owned(), kind, timeout, straggler_horizon, batch_max, gate, failure_rules })
 }
@@ -349,23 +371,10 @@ fn read_http(fields: &Fields<'_, '_>) -> HttpDestination {
     HttpDestination {
         base_url: read_url(fields, "base_url"),
         headers: fields.node("headers").map(|node| read_headers(fields.report, node)).unwrap_or_default(),
-        auth: fields.node("auth").and_then(|node| read_http_auth(fields.report, node)).unwrap_or_default(),
+        auth: fields.node("auth").and_then(|node| http_auth::read(fields, node)).unwrap_or_default(),
         allow_private_addresses: fields.flag("allow_private_addresses").unwrap_or(false),
-        signer: fields.node("signing_secret").and_then(|node| read_signer(fields, node)),
-    }
-}
-
-fn read_signer(fields: &Fields<'_, '_>, node: &YamlNode) -> Option<Box<Verifier>> {
-    let secret = Secret::new("signing_secret", fields.secret("signing_secret")?);
-    match Verifier::new(VerifierSettings::new(Scheme::StandardWebhooks, vec![secret])) {
-        Ok(verifier) => Some(Box::new(verifier)),
-        Err(problem) => {
-            fields
-                .report
-                .error(node.span, "bad-value", format!("`signing_secret` cannot sign: {problem}"))
-                .hint("a secret of Standard Webhooks is `whsec_` and the base64 of 24 to 64 bytes");
-            None
-        }
+        signer: read_signer(fields),
+        channel: read_channel(fields),
     }
 }
 
@@ -385,19 +394,6 @@ pub(super) fn read_headers(report: Report<'_>, node: &YamlNode) -> Vec<(String, 
         }
     }
     headers
-}
-
-fn read_http_auth(report: Report<'_>, node: &YamlNode) -> Option<HttpAuth> {
-    let fields = Fields::open(report, node, &[&HTTP_AUTH])?;
-    match (fields.node("bearer"), fields.node("basic")) {
-        (Some(_), None) => fields.secret("bearer").map(HttpAuth::Bearer),
-        (None, Some(node)) => {
-            let fields = Fields::open(report, node, &[&BASIC])?;
-            let user = read_revealed(&fields, "user")?;
-            fields.secret("password").map(|password| HttpAuth::Basic { user, password })
-        }
-        _ => None,
-    }
 }
 
 fn read_salesforce(fields: &Fields<'_, '_>) -> Option<SalesforceDestination> {

@@ -31,7 +31,6 @@ pub(super) static HUBSPOT: SectionSpec = SectionSpec {
             "Maximum number of waiting jobs whose records one call carries. 1: every record has a call of its own.",
         )
         .or("100"),
-        key("failure_rules", ValueType::Tables("a failure rule"), "What error responses mean; evaluated first."),
     ],
     later: &[],
     rules: &[],

@@ -38,6 +38,11 @@ pub(super) static DOCUMENT: SectionSpec = SectionSpec {
             ValueType::Table("traces"),
             "Sends traces to a receiver of OpenTelemetry; at most one such section.",
         ),
+        key(
+            "oidc",
+            ValueType::Table("oidc"),
+            "Sign-in to the console by an OpenID provider; at most one such section.",
+        ),
     ],
     later: &[],
     rules: &[],
@@ -54,12 +59,23 @@ pub(super) static POLICY: SectionSpec = SectionSpec {
 /// Keys that determine a worker.
 const WORK: [&str; 3] = ["consumes", "on", "schedule"];
 /// Keys of sections.
-const SECTIONS: [&str; 6] = ["queues", "destinations", "policies", "contacts", "traces", "alerts"];
+const SECTIONS: [&str; 7] = ["queues", "destinations", "policies", "contacts", "traces", "alerts", "oidc"];
 /// Keys that determine a document of a connector.
 const CONNECTORS: [&str; 2] = ["connector", "answers"];
 /// Keys that determine the kind of a document, for hints.
-const KINDS: [&str; 10] =
-    ["triggers", "consumes", "schedule", "queues", "destinations", "policies", "contacts", "alerts", "traces", "retry"];
+const KINDS: [&str; 11] = [
+    "triggers",
+    "consumes",
+    "schedule",
+    "queues",
+    "destinations",
+    "policies",
+    "contacts",
+    "alerts",
+    "traces",
+    "oidc",
+    "retry",
+];
 /// Keys of flows and workers that do not determine the kind.
 const MARKS: [&str; 5] = ["steps", "run", "event", "responses", "concurrency"];
 

@@ -50,7 +50,7 @@ pub(super) static EVENT: SectionSpec = SectionSpec {
         )
         .or("reject; quarantine if the request carries several events"),
         key("require_identity", ValueType::Flag, "Whether the jobs of an event without identity fields wait for an operator.")
-            .or("true if `identity` is mapped and a worker writes to a CRM"),
+            .or("true if `identity` is mapped and a worker writes to a CRM, or looks up an identity"),
     ],
     later: &[],
     rules: &[],

@@ -256,6 +256,16 @@ fn check(report: Report<'_>, span: Span, expression: &Expression, visible: Visib
                 .hint("write ${secrets.NAME} outside of {{ }}");
             continue;
         }
+        if root == "steps" && visible.roots == REQUEST.roots {
+            report
+                .error(
+                    span,
+                    "unknown-name",
+                    format!("`{source}` reads the output of a step, and a flow is mapped before any step runs"),
+                )
+                .hint("for the identity of an event, write `identity:` on the `enrich` step of the worker");
+            continue;
+        }
         let names = visible.roots.join(", ");
         let first = if visible.roots.contains(&"event") { "event" } else { "body" };
         let message = match source == root {

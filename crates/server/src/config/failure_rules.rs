@@ -17,16 +17,16 @@ pub(super) static FAILURE_RULE: SectionSpec = SectionSpec {
         key(
             "status",
             ValueType::Described("a status such as 429, or a range such as 500-599"),
-            "HTTP status of the response.",
+            "HTTP status of the response; reply code of smtp.",
         ),
-        key("code", ValueType::Text, "Error code of the provider; a trailing * matches a prefix."),
+        key("code", ValueType::Text, "Error code of the provider: SQLSTATE of postgres, exit-N or signal-N of a script, the command (such as RCPT TO) of smtp; a trailing * matches a prefix."),
         key("contains", ValueType::Text, "Text that the provider's message contains."),
         key(
             "action",
             ValueType::OneOf(&FailureAction::NAMES),
             "retry; conflict: retry a few times; wait: stop all calls for a while; reject: dead letter; absent: the record does not \
              exist; convert: the record exists and is updated; refresh: fetch a new token once; pause: dead letter, and pause the \
-             destination.",
+             destination; unsure: the effect may have been applied; noop: there is nothing to do.",
         )
         .required(),
         key("for", LASTING, "Minimum delay of retry, or duration of wait. Retry-After of the response takes precedence."),
@@ -88,5 +88,6 @@ fn read_rule(report: Report<'_>, node: &YamlNode) -> Option<FailureRule> {
             conditions.into_iter().flatten().collect::<Vec<_>>().join(", ")
         )
     });
-    Some(FailureRule { call: RuleCall::Effect, status, code, contains, action, advice })
+    let (statuses, codes) = (status.into_iter().collect(), code.into_iter().collect());
+    Some(FailureRule { call: RuleCall::Effect, statuses, codes, contains, action, advice })
 }

@@ -9,8 +9,14 @@ use sluice_domain::template::Template;
 use sluice_domain::unit;
 use sluice_domain::worker::{Step, Worker};
 
+use super::declarations::Declarations;
 use super::diagnostics::Report;
+use super::expression::{SecretUse, Visible, text_template};
+use super::fields::Fields;
 use super::node::{Span, YamlKind, YamlNode};
+
+/// The type of `identity` of a step.
+pub(super) const IDENTITY: &str = "a map of identity fields to text that reads steps.NAME.output";
 
 /// Geo database that a step reads, with its location.
 #[derive(Clone, Debug)]
@@ -68,6 +74,79 @@ pub(super) fn check_http(report: Report<'_>, with: &YamlNode) {
                 .hint("such as: company.size or matches[0].title");
         }
     }
+}
+
+/// Reads `identity` of a step: what its output supplies for an event without an identity. `before` are the steps in front of it.
+pub(super) fn read_identity(
+    fields: &Fields<'_, '_>,
+    step: &Step,
+    before: &[Step],
+    visible: Visible<'_>,
+    names: &Declarations,
+) -> Vec<(String, Template)> {
+    let report = fields.report;
+    let Some(node) = fields.node("identity") else { return vec![] };
+    let span = fields.key_span("identity");
+    if !step.action.is_lookup() {
+        report
+            .error(
+                span,
+                "unknown-parameter",
+                format!("{} is no lookup, so it supplies no identity", step.action.name()),
+            )
+            .hint("`identity` belongs to an `enrich` step; a flow maps `event.identity` from the request");
+        return vec![];
+    }
+    if let Some(first) = before.iter().find(|step| !step.action.is_lookup()) {
+        let message =
+            format!("`{}` runs after `{}`, and an event without an identity runs no other action", step.id, first.id);
+        report.error(span, "step-order", message).hint("move the lookup to the front of the worker");
+    }
+    match &names.contacts {
+        None if !names.incomplete => {
+            report
+                .error(span, "missing-section", "`identity` names a contact, and no contacts are kept")
+                .hint("add a section `contacts: {}`, or remove `identity`");
+        }
+        _ => {}
+    }
+    let Some(entries) = node.entries().filter(|entries| !entries.is_empty()) else {
+        let message = format!("`identity` must be {IDENTITY}, found {}", node.describe());
+        report
+            .error(node.span, "wrong-type", message)
+            .hint("such as: identity: {email: \"{{ steps.person.output.email }}\"}");
+        return vec![];
+    };
+    let visible = Visible { secrets: SecretUse::Refused, ..visible };
+    let mut identity = vec![];
+    for entry in entries {
+        if let Some(contacts) = &names.contacts {
+            let known: Vec<&str> = contacts.value.identifiers().collect();
+            if !known.contains(&entry.key.as_str()) {
+                let message = format!("`{}` identifies no contact", entry.key);
+                let otherwise = format!("the identifiers are {}", known.join(", "));
+                report.error(entry.key_span, "unknown-field", message).meant(&entry.key, known, &otherwise);
+            }
+        }
+        match entry.value.text().filter(|text| text.contains("steps.")) {
+            Some(text) => {
+                identity.extend(
+                    text_template(report, entry.value.span, text, visible).map(|value| (entry.key.clone(), value)),
+                );
+            }
+            None => report
+                .error(
+                    entry.value.span,
+                    "bad-value",
+                    format!(
+                        "`identity.{}` reads no output of a lookup, so it would be the same for every event",
+                        entry.key
+                    ),
+                )
+                .hint(format!("such as: {{{{ steps.{}.output.{} }}}}", step.id, entry.key)),
+        }
+    }
+    identity
 }
 
 /// Warns of outputs of lookups that the document of a worker reads and that never have a value.

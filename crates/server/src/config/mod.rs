@@ -10,17 +10,21 @@ mod alerts;
 mod answers;
 mod approval;
 mod body;
+mod budget;
 mod catalogue;
 mod compile;
 mod connector;
 mod connector_action;
+mod connector_batch;
 mod connector_destination;
 mod connector_failure;
+mod connector_upsert;
 mod contacts;
 mod cross_checks;
 mod declarations;
 mod destination;
 mod destination_kinds;
+mod destination_stores;
 mod diagnostics;
 mod difference;
 mod document;
@@ -32,6 +36,7 @@ mod field_reads;
 mod fields;
 mod flow;
 mod foreach;
+mod http_auth;
 mod json_schema;
 mod key;
 mod known_fields;
@@ -39,6 +44,7 @@ mod lookup;
 mod message;
 mod node;
 mod notify;
+mod oidc;
 mod pages;
 mod parameters;
 mod parse;
@@ -66,12 +72,14 @@ mod table;
 mod template_escape;
 mod traces;
 mod trigger;
+mod upsert;
 mod values;
 mod verify;
 mod worker;
 
 pub use answers::{
-    AnswerCase, ConnectorTests, ExpectedAnswer, ExpectedRequest, available, own_connectors, own_tests, shipped_tests,
+    AnswerCase, ConnectorTests, ExpectedAnswer, ExpectedOutcome, ExpectedRequest, available, own_connectors, own_tests,
+    shipped_tests,
 };
 pub use catalogue::{SHIPPED, ShippedFile, shipped};
 pub use compile::{Compiled, compile};

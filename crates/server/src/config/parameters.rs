@@ -6,12 +6,14 @@ use sluice_domain::key::is_time_field;
 use sluice_domain::template::Template;
 use sluice_domain::unit;
 
+use super::connector::OF_ANSWER;
 use super::diagnostics::Report;
-use super::expression::{Visible, template, warn_of_fallback};
+use super::expression::{Visible, condition, template, warn_of_fallback};
 use super::lookup;
 use super::node::{Span, YamlEntry, YamlKind, YamlNode};
 use super::problem::did_you_mean;
 use super::renamed::current_name;
+use super::upsert;
 
 /// Parameters read at startup, of every action that has them; templates are not allowed.
 const DECIDED_BEFORE: [&str; 3] = ["class", "resend", "policy"];
@@ -28,15 +30,19 @@ pub(super) const BODIES: [&str; 3] = ["json", "form", "text"];
 pub(super) const MEANS: [(&str, &str); 2] = [("keyed", "idempotency_header"), ("verifiable", "verify")];
 
 /// Parameters that are maps with fixed keys.
-pub(super) const INNER_KEYS: [(Action, &str, [&str; 2]); 2] = [
-    (Action::HttpRequest, "verify", ["url", "headers"]),
-    (Action::ApprovalRequest, "slack", ["destination", "channel"]),
+pub(super) const INNER_KEYS: [(Action, &str, &[&str]); 5] = [
+    (Action::HttpRequest, "verify", &["url", "headers", "found"]),
+    (Action::HttpUpsert, "find", &upsert::FIND),
+    (Action::HttpUpsert, "create", &upsert::CREATE),
+    (Action::HttpUpsert, "update", &upsert::UPDATE),
+    (Action::ApprovalRequest, "slack", &["destination", "channel"]),
 ];
 
 /// Parameters of which at least one is required.
 pub(super) fn one_needed(action: Action) -> &'static [&'static str] {
     match action {
-        Action::EmailSend => &["text", "html"],
+        Action::EmailSend | Action::SesSend => &["text", "html"],
+        Action::S3Put | Action::WebPushSend => &["json", "text"],
         Action::SlackPost => &["text", "blocks"],
         Action::StoreSetnx => &["ttl_seconds", "ttl"],
         Action::Declared(declared) => declared.any_of(),
@@ -106,6 +112,7 @@ pub(super) fn read(
     }
     match action {
         Action::HttpRequest => check_http(report, node),
+        Action::HttpUpsert => upsert::check(report, node),
         Action::EnrichHttp => lookup::check_http(report, node),
         Action::ComputeDedupKey => check_fields(report, node),
         Action::SalesforceUpsert | Action::HubspotUpsert => check_on_absent(report, node),
@@ -160,8 +167,13 @@ fn check_identities(report: Report<'_>, node: &YamlNode, action: Action, paramet
     }
 }
 
-/// Parameter that is a map with a URL in it.
-const WITH_URL: (Action, &str) = (Action::HttpRequest, "verify");
+/// Parameters that are maps with a URL in them.
+const WITH_URL: [(Action, &str); 4] = [
+    (Action::HttpRequest, "verify"),
+    (Action::HttpUpsert, "find"),
+    (Action::HttpUpsert, "create"),
+    (Action::HttpUpsert, "update"),
+];
 
 /// Reads the templates of URLs as such.
 fn url_parameter(
@@ -175,7 +187,7 @@ fn url_parameter(
     let is_url = |parameter: &Parameter| parameter.name == name && parameter.value_type == ParameterType::Url;
     let template = match template {
         template if action.spec().parameters.iter().any(is_url) => url(report, span, template),
-        Template::Map(entries) if (action, name.as_str()) == WITH_URL => Template::Map(
+        Template::Map(entries) if WITH_URL.contains(&(action, name.as_str())) => Template::Map(
             entries
                 .into_iter()
                 .map(|(key, template)| match key.as_str() {
@@ -206,9 +218,12 @@ fn url(report: Report<'_>, span: Span, template: Template) -> Template {
     template
 }
 
-/// A program is not a template: braces and dollar signs are literal.
+/// A program is not a template: braces and dollar signs are literal. Neither is a rule that is evaluated over the answer.
 pub(super) fn is_verbatim(action: Action, name: &str) -> bool {
-    action == Action::Script && name == "script"
+    let is_rule = |parameter: &Parameter| {
+        parameter.name == name && matches!(parameter.value_type, ParameterType::Expression | ParameterType::Expressions)
+    };
+    (action == Action::Script && name == "script") || action.spec().parameters.iter().any(is_rule)
 }
 
 fn list(parameters: &[Parameter]) -> String {
@@ -224,6 +239,8 @@ pub(super) fn describe(shape: &ParameterType) -> String {
         ParameterType::Map => "a map of names to values".into(),
         ParameterType::Any => "anything".into(),
         ParameterType::Duration => "a duration such as 10s".into(),
+        ParameterType::Expression => "an expression over the answer".into(),
+        ParameterType::Expressions => "a map of names to expressions over the answer".into(),
         ParameterType::Numbers => "a list of whole numbers".into(),
         ParameterType::Texts => "text, or a list of texts".into(),
         ParameterType::Number => "a number above zero".into(),
@@ -246,6 +263,17 @@ fn check_shape(report: Report<'_>, action: Action, node: &YamlNode, parameter: &
         _ if filled_in && is_decided_before(action, parameter.name) => {
             return decided_before(report, node.span, parameter.name);
         }
+        ParameterType::Expression => {
+            condition(report, node, OF_ANSWER);
+            return;
+        }
+        ParameterType::Expressions if node.entries().is_some() => {
+            for entry in node.entries().unwrap_or_default() {
+                condition(report, &entry.value, OF_ANSWER);
+            }
+            return;
+        }
+        ParameterType::Expressions => false,
         ParameterType::Any => true,
         ParameterType::Map => node.entries().is_some() || filled_in,
         ParameterType::Numbers => node.items().is_some_and(|items| items.iter().all(|item| item.to_value().is_u64())),
@@ -330,16 +358,24 @@ fn check_verify(report: Report<'_>, node: &YamlNode) {
     if verify.get("url").is_none() {
         report.error(verify.span, "missing-parameter", "`verify` needs `url`, a URL that responds 2xx or 404");
     }
+    if let Some(found) = verify.get("found") {
+        if is_filled_in(found) {
+            let message = "`found` is evaluated over the answer, so it has no braces";
+            report.error(found.span, "expression-not-here", message).hint("such as: found: response.body.total > 0");
+        } else {
+            condition(report, found, OF_ANSWER);
+        }
+    }
 }
 
 /// Checks the keys of a map parameter.
-fn check_keys(report: Report<'_>, node: Option<&YamlNode>, name: &str, keys: [&str; 2]) {
+fn check_keys(report: Report<'_>, node: Option<&YamlNode>, name: &str, keys: &'static [&'static str]) {
     for entry in node.and_then(YamlNode::entries).unwrap_or_default() {
         if !keys.contains(&entry.key.as_str()) {
             report.error(entry.key_span, "unknown-parameter", format!("`{name}` has no key `{}`", entry.key)).meant(
                 &entry.key,
-                keys,
-                &format!("its keys are {} and {}", keys[0], keys[1]),
+                keys.iter().copied(),
+                &format!("its keys are {}", keys.join(", ")),
             );
         }
     }

@@ -7,9 +7,10 @@ use sluice_domain::verify::{FieldLocation, Scheme, preset};
 use super::pages::{POLICIES, STEPS};
 use super::table::{Absent, SectionSpec};
 use super::{
-    alerts, answers, body, connector, connector_action, connector_failure, contacts, destination, destination_kinds,
-    document, event, failure_rules, field_mapping, flow, foreach, key, notify, policy, queue, respond_within, retry,
-    safe_mode, step, traces, trigger, verify, worker,
+    alerts, answers, body, budget, connector, connector_action, connector_batch, connector_failure, connector_upsert,
+    contacts, destination, destination_kinds, destination_stores, document, event, failure_rules, field_mapping, flow,
+    foreach, http_auth, key, notify, oidc, policy, queue, respond_within, retry, safe_mode, step, traces, trigger,
+    verify, worker,
 };
 
 /// All section specs, in page order.
@@ -67,12 +68,17 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &alerts::DIGEST,
         &notify::CHANNEL,
         &traces::TRACES,
+        &oidc::OIDC,
+        &oidc::OIDC_GROUP,
         &queue::QUEUE,
         &destination::DESTINATION,
         &destination::BREAKER,
+        &budget::BUDGET,
         &destination::HTTP,
-        &destination::HTTP_AUTH,
-        &destination::BASIC,
+        &http_auth::HTTP_AUTH,
+        &http_auth::BASIC,
+        &http_auth::OAUTH_CLIENT,
+        &http_auth::HMAC_SIGNATURE,
         &destination::SALESFORCE,
         &destination::SALESFORCE_AUTH,
         &destination_kinds::HUBSPOT,
@@ -81,6 +87,10 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &destination_kinds::POSTGRES,
         &destination_kinds::SMTP,
         &destination_kinds::SLACK,
+        &destination_stores::S3,
+        &destination_stores::SES,
+        &destination_stores::WEB_PUSH,
+        &destination_stores::FILE,
         &destination_kinds::SCRIPT,
         &connector::CONNECTOR,
         &connector::KEY,
@@ -88,6 +98,7 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &connector::AUTH_BASIC,
         &connector::AUTH_HEADER,
         &connector::OAUTH,
+        &connector::ASSERTION,
         &connector::ERROR,
         &connector::WAIT_FROM,
         &connector_failure::FAILURE,
@@ -96,10 +107,15 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &connector_action::REQUEST,
         &connector_action::SUCCESS,
         &connector_action::READ_BACK,
+        &connector_batch::BATCH,
+        &connector_batch::MATCH,
+        &connector_upsert::UPSERT,
+        &connector_upsert::FIND,
         &answers::ANSWERS,
         &answers::CASE,
         &answers::EXPECTED_REQUEST,
         &answers::ANSWER,
+        &answers::EACH,
     ]
 }
 

@@ -91,6 +91,11 @@ pub(super) static STEP: SectionSpec = SectionSpec {
         )
         .or("fail"),
         key("undo", ValueType::Table("an undo"), "Reverses the effect if a later step fails permanently."),
+        key(
+            "identity",
+            ValueType::Described(lookup::IDENTITY),
+            "For an `enrich` step in front of every other action: identity fields that its output supplies for an event that was quarantined without one. The event is released if they identify a contact.",
+        ),
     ],
     later: &[],
     rules: &[
@@ -115,6 +120,7 @@ pub(super) static STEP: SectionSpec = SectionSpec {
             "`undo` cannot be combined with `foreach`",
             "undo all items in a separate step, or remove `undo`",
         ),
+        at_most_one(&["foreach", "identity"], "`identity` cannot be combined with `foreach`", ""),
     ],
 };
 
@@ -265,7 +271,9 @@ fn read_one(
             .hint("move `policy:` to an external step");
     }
     let merged = contacts::merged_write(&fields, step.action, names);
-    let step = Step { order, retry, foreach, pace, on_error, policies, merged, ..step };
+    let seen: Vec<String> = visible.earlier.iter().cloned().chain([id.clone()]).collect();
+    let identity = lookup::read_identity(&fields, &step, &read.steps, Visible { earlier: &seen, ..visible }, names);
+    let step = Step { order, retry, foreach, pace, on_error, policies, merged, identity, ..step };
     if step.action == Action::ApprovalRequest {
         read.steps.extend(approval::message(report, &step, fields.node("with"), names, visible));
     }
@@ -344,6 +352,7 @@ fn read_body(
         undoes: None,
         policies: vec![],
         announces: None,
+        identity: vec![],
         merged: None,
     };
     if let Some(node) = foreach::queueing(fields, action) {

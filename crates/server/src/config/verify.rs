@@ -49,7 +49,7 @@ pub(super) static VERIFY: SectionSpec = SectionSpec {
         key("prefix", ValueType::Text, "For hmac: prefix of the signature, such as sha256=."),
         key(
             "signed",
-            ValueType::Described("text with {body}, {timestamp}, {id}, {url} and {method}, in quotes"),
+            ValueType::Described("text with {body}, {timestamp}, {id}, {url}, {path} and {method}, in quotes"),
             "For hmac: signed text.",
         )
         .or("\"{body}\""),
@@ -305,21 +305,9 @@ fn read_hmac(fields: &Fields<'_, '_>) -> Option<HmacSettings> {
     let text = |name| fields.text(name).map(str::to_owned);
     Some(HmacSettings {
         header,
-        algorithm: match fields.one_of("algorithm") {
-            Some("sha1") => Algorithm::Sha1,
-            Some("sha512") => Algorithm::Sha512,
-            _ => Algorithm::Sha256,
-        },
-        encoding: match fields.one_of("encoding") {
-            Some("base64") => Encoding::Base64,
-            Some("base64url") => Encoding::Base64Url,
-            _ => Encoding::Hex,
-        },
-        secret_encoding: match fields.one_of("secret_encoding") {
-            Some("base64") => SecretEncoding::Base64,
-            Some("hex") => SecretEncoding::Hex,
-            _ => SecretEncoding::Text,
-        },
+        algorithm: algorithm(fields),
+        encoding: encoding(fields),
+        secret_encoding: secret_encoding(fields),
         secret_prefix: text("secret_prefix"),
         prefix: text("prefix"),
         layout: fields.node("list").and_then(|node| read_list(report, node)).unwrap_or(Layout::Whole),
@@ -329,7 +317,34 @@ fn read_hmac(fields: &Fields<'_, '_>) -> Option<HmacSettings> {
     })
 }
 
-fn read_list(report: Report<'_>, node: &YamlNode) -> Option<Layout> {
+/// `algorithm:` of a signature.
+pub(super) fn algorithm(fields: &Fields<'_, '_>) -> Algorithm {
+    match fields.one_of("algorithm") {
+        Some("sha1") => Algorithm::Sha1,
+        Some("sha512") => Algorithm::Sha512,
+        _ => Algorithm::Sha256,
+    }
+}
+
+/// `encoding:` of a signature.
+pub(super) fn encoding(fields: &Fields<'_, '_>) -> Encoding {
+    match fields.one_of("encoding") {
+        Some("base64") => Encoding::Base64,
+        Some("base64url") => Encoding::Base64Url,
+        _ => Encoding::Hex,
+    }
+}
+
+/// `secret_encoding:` of a signature.
+pub(super) fn secret_encoding(fields: &Fields<'_, '_>) -> SecretEncoding {
+    match fields.one_of("secret_encoding") {
+        Some("base64") => SecretEncoding::Base64,
+        Some("hex") => SecretEncoding::Hex,
+        _ => SecretEncoding::Text,
+    }
+}
+
+pub(super) fn read_list(report: Report<'_>, node: &YamlNode) -> Option<Layout> {
     let fields = Fields::open(report, node, &[&LIST])?;
     Some(Layout::List {
         separator: match fields.one_of("separator") {
@@ -345,7 +360,7 @@ fn read_list(report: Report<'_>, node: &YamlNode) -> Option<Layout> {
     })
 }
 
-fn read_timestamp(report: Report<'_>, node: &YamlNode) -> Option<TimestampSettings> {
+pub(super) fn read_timestamp(report: Report<'_>, node: &YamlNode) -> Option<TimestampSettings> {
     let fields = Fields::open(report, node, &[&TIMESTAMP])?;
     let text = |name| fields.text(name).map(str::to_owned);
     let source = match (text("header"), text("field"), text("body")) {

@@ -5,7 +5,7 @@ use sluice_domain::approval::{ApprovalState, Choice};
 use sluice_ledger::ApprovalFilter;
 
 use super::events::PAGE_ROWS;
-use super::page::{Block, Bulk, Cell, Field, Filter, Row, Table, shell};
+use super::page::{Block, Bulk, Cell, Field, Filter, More, Row, Table, shell};
 use super::visit::{Failure, Sent, Visit};
 use crate::operate::DecisionsRequest;
 use crate::operate::views::ApprovalView;
@@ -50,10 +50,10 @@ async fn list_blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
     });
     let table = Table {
         caption: "Approvals, newest first".into(),
-        columns: vec!["Approval", "State", "Question", "Summary", "Job", "Asked", "Expires", "Then"],
+        columns: vec!["Question", "Summary", "State", "Job", "Asked", "Expires", "Then", "Approval"],
         rows: found.items.iter().map(row).collect(),
         empty: "No approval waits. A step `approval.request` asks for one.".into(),
-        more: found.next.map(|next| format!("/approvals?{}", query.query_with("after", &next))),
+        more: More::of(&found, "/approvals", query),
         bulk,
     };
     let twin = Block::Twin(
@@ -67,14 +67,14 @@ fn row(approval: &ApprovalView) -> Row {
     Row {
         mark: approval.id.clone(),
         cells: vec![
-            Cell::Code(approval.id.clone()),
-            Cell::Text(approval.state.clone()),
             Cell::Text(approval.title.clone()),
             Cell::Text(approval.summary.clone()),
+            Cell::Text(approval.state.clone()),
             Cell::Id(format!("/jobs/{}", approval.job), approval.job.clone()),
             Cell::Time(approval.asked_at.clone()),
             Cell::Time(approval.expires_at.clone()),
             Cell::Text(approval.default.clone()),
+            Cell::Code(approval.id.clone()),
         ],
     }
 }

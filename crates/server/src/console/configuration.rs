@@ -4,7 +4,8 @@ use axum::extract::Path;
 use axum::response::Response;
 
 use super::events::PAGE_ROWS;
-use super::page::{Block, Cell, Field, Row, Table};
+use super::page::{Block, Cell, Field, More, Row, Table};
+use super::pending::{pending_blocks, shadow_blocks};
 use super::visit::{Failure, Sent, Visit};
 use crate::change::Plan;
 use crate::operate::views::RevisionView;
@@ -34,14 +35,17 @@ async fn list_blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
         columns: vec!["Revision", "State", "Who", "Why", "Activated"],
         rows: found.items.iter().map(row).collect(),
         empty: "No configuration was ever active.".into(),
-        more: found.next.map(|next| format!("/configuration?{}", query.query_with("after", &next))),
+        more: More::of(&found, "/configuration", query),
         bulk: None,
     };
     let twin = Block::Twin(
         "sluice revisions".into(),
         "curl -H \"Authorization: Bearer $TOKEN\" $NODE/api/v1/revisions".into(),
     );
-    Ok(vec![Block::Table(table), twin])
+    let mut blocks = pending_blocks(visit).await;
+    blocks.extend(shadow_blocks(visit).await?);
+    blocks.extend([Block::Heading("Revisions".into()), Block::Table(table), twin]);
+    Ok(blocks)
 }
 
 pub(super) async fn show(visit: Visit, Path(revision): Path<String>) -> Response {
@@ -69,7 +73,8 @@ async fn revision_blocks(visit: &Visit, name: &str) -> Result<Vec<Block>, Failur
     Ok(blocks)
 }
 
-fn plan_blocks(visit: &Visit, revision: &str, plan: &Plan) -> Vec<Block> {
+/// What a plan changes, field by field.
+pub(super) fn change_table(plan: &Plan) -> Table {
     let rows = plan.changes.iter().flat_map(|change| {
         let what = format!("{} {} {}", change.kind, change.name, change.change);
         let plain = |field: String, from: String, to: String| Row {
@@ -85,6 +90,16 @@ fn plan_blocks(visit: &Visit, revision: &str, plan: &Plan) -> Vec<Block> {
             }
         }
     });
+    Table {
+        caption: "Changes".into(),
+        columns: vec!["What", "Field", "From", "To"],
+        rows: rows.collect(),
+        empty: "Nothing would change.".into(),
+        ..Table::default()
+    }
+}
+
+fn plan_blocks(visit: &Visit, revision: &str, plan: &Plan) -> Vec<Block> {
     let affected: u64 = plan.affected.iter().map(|affected| affected.live).sum();
     let facts = vec![
         ("Active now".to_owned(), Cell::Code(plan.running.clone())),
@@ -92,13 +107,6 @@ fn plan_blocks(visit: &Visit, revision: &str, plan: &Plan) -> Vec<Block> {
         ("Live jobs affected".to_owned(), Cell::Number(affected)),
         ("Removed resources that jobs need".to_owned(), Cell::Number(plan.stranded.len() as u64)),
     ];
-    let table = Table {
-        caption: "Changes".into(),
-        columns: vec!["What", "Field", "From", "To"],
-        rows: rows.collect(),
-        empty: "Nothing would change.".into(),
-        ..Table::default()
-    };
     let act = visit
         .act("/configuration/apply", "Activate this revision")
         .with("revision", revision)
@@ -108,7 +116,7 @@ fn plan_blocks(visit: &Visit, revision: &str, plan: &Plan) -> Vec<Block> {
     vec![
         Block::Heading("What going to this revision would change".into()),
         Block::Facts(facts),
-        Block::Table(table),
+        Block::Table(change_table(plan)),
         Block::Fold("Activate".into(), vec![act]),
     ]
 }

@@ -5,10 +5,12 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde_json::Value;
 use sluice_domain::event::EventStatus;
 
-use super::page::{Block, Cell, Field, Filter, Row, Table, query_value, shell};
-use super::svg::{Point, Timeline};
+use super::event_edits;
+use super::page::{Block, Cell, Field, Filter, More, Row, Table, query_value, shell};
+use super::people::{entry_table, identify_form, lineage};
+use super::timeline::{Lane, Point, Timeline, job_lane};
 use super::visit::{Failure, Sent, Visit};
-use crate::operate::views::{EventDetail, EventView, EventWarningView, List};
+use crate::operate::views::{DuplicateView, EventDetail, EventView, EventWarningView, List};
 use crate::operate::{EventsRequest, Reveal, moment};
 
 /// Rows of a page.
@@ -39,7 +41,7 @@ async fn list_blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
         ..EventsRequest::default()
     };
     let found = visit.operator.events(request).await?;
-    let more = found.next.as_ref().map(|next| format!("/events?{}", query.query_with("after", next)));
+    let more = More::of(&found, "/events", query);
     let filter = Filter {
         action: "/events",
         fields: vec![
@@ -57,6 +59,7 @@ async fn list_blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
     let address: Vec<String> = flags.iter().map(|(name, value)| format!("{name}={}", query_value(value))).collect();
     Ok(vec![
         Block::Filter(filter),
+        visit.save_view(),
         Block::Table(Table { more, ..event_table(&found) }),
         Block::Twin(
             format!("sluice events{command}"),
@@ -124,14 +127,21 @@ async fn event_blocks(visit: &Visit, detail: &EventDetail) -> Result<Vec<Block>,
     if let Some(secret) = &event.verified_by {
         facts.push(("Verified by".to_owned(), Cell::Text(secret.clone())));
     }
+    facts.extend(identity_facts(detail));
     let mut blocks = vec![
         Block::Facts(facts),
         Block::Heading("Timeline".into()),
-        Block::Timeline(timeline(visit, event).await?),
+        Block::Timeline(timeline(visit, detail).await?),
         Block::Heading("Jobs".into()),
         Block::Table(job_table(event)),
     ];
+    let trace = visit.operator.trace(&event.id).await?;
+    blocks.push(Block::Folded(
+        "Everything that happened, in order".into(),
+        Box::new(Block::Table(entry_table(&trace.entries))),
+    ));
     blocks.extend(warning_blocks(detail));
+    blocks.extend(duplicate_blocks(detail));
     blocks.extend(clash_blocks(detail));
     for (label, part) in
         [("Normalized event", &detail.normalized), ("Request body", &detail.raw), ("Headers", &detail.headers)]
@@ -145,8 +155,14 @@ async fn event_blocks(visit: &Visit, detail: &EventDetail) -> Result<Vec<Block>,
         let act = visit.act(format!("/events/{}/reveal", event.id), "Reveal personal data").asking(Field::reason());
         blocks.push(Block::Fold("Reveal personal data".into(), vec![act]));
     }
+    if may_be_identified(detail) {
+        blocks.push(Block::Fold("Say whose event it is".into(), vec![identify_form(visit, &event.id)]));
+    }
     let replay = visit.act("/sheets/replay?scope=marked", "Plan a replay of all its jobs").with("id", event.id.clone());
     blocks.push(Block::Fold("Replay".into(), vec![replay]));
+    if detail.normalized.is_some() {
+        blocks.extend(event_edits::blocks(visit, &event.id).await?);
+    }
     blocks.push(Block::Twin(
         format!("sluice events show {}", event.id),
         format!("curl -H \"Authorization: Bearer $TOKEN\" $NODE/api/v1/events/{}", event.id),
@@ -165,39 +181,26 @@ pub(super) fn pretty(value: &Value) -> String {
     }
 }
 
-async fn timeline(visit: &Visit, event: &EventView) -> Result<Timeline, Failure> {
-    let received = Point { at: event.received_at.clone(), state: "queued".into(), label: "received".into() };
-    let mut lanes = vec![("request".to_owned(), vec![received])];
-    for job in event.jobs.iter().take(DRAWN_JOBS_MAX) {
-        let detail = visit.operator.job(&job.id).await?;
-        lanes.push((job.worker.clone(), attempt_points(&detail)));
-    }
-    Ok(Timeline::new(lanes))
+/// It has no identity, and a job of it died or waits because of that.
+fn may_be_identified(detail: &EventDetail) -> bool {
+    let is_parked = detail.event.jobs.iter().any(|job| matches!(job.state.as_str(), "dead" | "waiting"));
+    detail.identified.is_none() && (detail.waits_for_identity_until.is_some() || is_parked)
 }
 
-/// The attempts of a job, and its end.
-pub(super) fn attempt_points(detail: &crate::operate::views::JobDetail) -> Vec<Point> {
-    let state_of = |outcome: &str| match outcome {
-        "done" => "succeeded",
-        "noop" => "noop",
-        "retry" => "retrying",
-        "wait" => "waiting",
-        "unsure" => "unknown",
-        _ => "dead",
-    };
-    let mut points: Vec<Point> = detail
-        .attempts_made
-        .iter()
-        .map(|attempt| Point {
-            at: attempt.started_at.clone(),
-            state: state_of(&attempt.outcome).to_owned(),
-            label: format!("attempt {} of {}: {}", attempt.n, attempt.step, attempt.outcome),
-        })
-        .collect();
-    if let Some(at) = &detail.job.finished_at {
-        points.push(Point { at: at.clone(), state: detail.job.state.clone(), label: detail.job.state.clone() });
+async fn timeline(visit: &Visit, detail: &EventDetail) -> Result<Timeline, Failure> {
+    let event = &detail.event;
+    let point = |at: &str, state: &str, label: &str| Point { at: at.into(), state: state.into(), label: label.into() };
+    let mut points =
+        vec![point(&event.received_at, "running", "received"), point(&event.persisted_at, "running", "stored")];
+    for variant in detail.clash.iter().flat_map(|clash| &clash.variants) {
+        points.push(point(&variant.received_at, "unknown", "other content under the same key"));
     }
-    points
+    let mut lanes = vec![Lane { label: "request".into(), points, spans: vec![] }];
+    let now = visit.operator.now();
+    for job in event.jobs.iter().take(DRAWN_JOBS_MAX) {
+        lanes.push(job_lane(&visit.operator.job(&job.id).await?, now));
+    }
+    Ok(Timeline::new(lanes, visit.zone()))
 }
 
 fn job_table(event: &EventView) -> Table {
@@ -237,6 +240,54 @@ fn warning_blocks(detail: &EventDetail) -> Vec<Block> {
     vec![Block::Heading("Warnings".into()), Block::Table(table)]
 }
 
+/// Who identified the event after it was accepted, or what it waits for.
+fn identity_facts(detail: &EventDetail) -> Vec<(String, Cell)> {
+    let mut facts = Vec::new();
+    if let Some(view) = &detail.identified {
+        let by = if view.how == "enrichment" { format!("the lookup {}", view.by) } else { view.by.clone() };
+        let text = format!("{} by {by}", view.fields.join(", "));
+        facts.push(("Identity supplied later".to_owned(), Cell::Text(text)));
+        facts.push(("Supplied at".to_owned(), Cell::Time(view.at.clone())));
+        let contact = view.contact.clone();
+        facts.push(("Person".to_owned(), Cell::Id(format!("/people/{}", query_value(&contact)), contact)));
+        facts.extend(view.reason.clone().map(|reason| ("Why".to_owned(), Cell::Text(reason))));
+    }
+    if let Some(why) = &detail.quarantined {
+        facts.push(("Quarantined".to_owned(), Cell::Text(why.clone())));
+    }
+    if let Some(until) = &detail.waits_for_identity_until {
+        facts.push(("Waits for an identity until".to_owned(), Cell::Time(until.clone())));
+    }
+    if let Some(lookup) = &detail.identity_lookup {
+        let last = lookup.last.as_deref().unwrap_or("due");
+        let text = format!("{last}, {} made", lookup.tries);
+        facts.push(("Lookups of its identity".to_owned(), Cell::Text(text)));
+        if let Some(next) = &lookup.next_at {
+            facts.push(("Next lookup".to_owned(), Cell::Time(next.clone())));
+        }
+    }
+    facts
+}
+
+fn duplicate_blocks(detail: &EventDetail) -> Vec<Block> {
+    let Some(duplicates) = &detail.duplicates else { return vec![] };
+    let row = |request: &DuplicateView| {
+        let cells = vec![
+            Cell::Time(request.at.clone()),
+            Cell::Text(request.describe().to_owned()),
+            Cell::Code(request.trace.clone()),
+        ];
+        Row { mark: String::new(), cells }
+    };
+    let table = Table {
+        caption: format!("Requests that were answered as duplicates: {} in all, the last ones", duplicates.count),
+        columns: vec!["Received", "Repeat", "Trace"],
+        rows: duplicates.recent.iter().map(row).collect(),
+        ..Table::default()
+    };
+    vec![Block::Heading("Duplicates".into()), Block::Table(table)]
+}
+
 fn clash_blocks(detail: &EventDetail) -> Vec<Block> {
     let Some(clash) = &detail.clash else { return vec![] };
     let text = |value: &Option<Value>| value.as_ref().map_or_else(|| "absent".to_owned(), pretty);
@@ -271,12 +322,8 @@ pub(super) async fn search(sent: Sent) -> Response {
     if let Ok(detail) = visit.operator.event(&text, None).await {
         return Redirect::to(&format!("/events/{}", detail.event.id)).into_response();
     }
-    let request = EventsRequest { contact: Some(text), limit: PAGE_ROWS, ..EventsRequest::default() };
-    let found = visit.operator.events(request).await.map_err(Failure::from);
-    let blocks = found.map(|found| {
-        let text = "The newest events of this person, found by the digest of the contact.".to_owned();
-        let empty = "No event has this id, key, email address, phone number or external id.".to_owned();
-        vec![Block::Text(text), Block::Table(Table { empty, ..event_table(&found) })]
-    });
-    visit.show("Search", blocks).await
+    if text.starts_with("con_") {
+        return Redirect::to(&format!("/people/{}", query_value(&text))).into_response();
+    }
+    lineage(visit, &text).await
 }

@@ -1,24 +1,19 @@
 //! Jobs, dead letters and unknown outcomes.
 
-use std::time::Duration;
-
 use axum::extract::Path;
 use axum::response::Response;
 use sluice_domain::job::JobState;
 use sluice_domain::time::Time;
 use sluice_ledger::{JobFilter, Resolution};
 
-use super::events::{PAGE_ROWS, attempt_points, pretty};
-use super::page::{Act, Block, Bulk, Cell, Field, Filter, Row, Table, query_value, shell};
-use super::svg::Timeline;
+use super::events::{PAGE_ROWS, pretty};
+use super::failure_groups;
+use super::page::{Act, Block, Bulk, Cell, Field, Filter, More, Row, Table, query_value, shell};
+use super::state_map::StateMap;
+use super::timeline::{Timeline, job_lane, length, wait_after, waited};
 use super::visit::{Failure, Fields, Sent, Visit};
 use crate::operate::views::{JobDetail, JobView};
 use crate::operate::{Selection, moment};
-
-/// Reasons of dead letters that are shown.
-const REASONS_MAX: u32 = 20;
-/// Dead letters older than this are not grouped.
-const GROUPED: Duration = Duration::from_secs(30 * 86_400);
 
 /// Reads a filter. Relative times become absolute, so that a plan and its run select the same jobs.
 pub(super) fn job_filter(fields: &Fields, default: &[JobState]) -> Result<JobFilter, Failure> {
@@ -36,6 +31,7 @@ pub(super) fn job_filter(fields: &Fields, default: &[JobState]) -> Result<JobFil
         source: fields.option("source"),
         class: fields.option("class"),
         code: fields.option("code"),
+        destination: fields.option("destination"),
         since: fields.option("since").map(|text| moment(&text)).transpose()?,
         until: fields.option("until").map(|text| moment(&text)).transpose()?,
     })
@@ -53,6 +49,7 @@ pub(super) fn filter_fields(filter: &JobFilter) -> Vec<(String, String)> {
         ("source", text(&filter.source)),
         ("class", text(&filter.class)),
         ("code", text(&filter.code)),
+        ("destination", text(&filter.destination)),
         ("since", time(filter.since)),
         ("until", time(filter.until)),
     ];
@@ -148,7 +145,7 @@ async fn job_table(visit: &Visit, action: &str, default: &[JobState]) -> Result<
         columns: vec!["Job", "State", "Worker", "Why", "Attempts", "Changed"],
         rows: found.items.iter().map(row).collect(),
         empty: "No job matches.".into(),
-        more: found.next.map(|next| format!("{action}?{}", query.query_with("after", &next))),
+        more: More::of(&found, action, query),
         bulk: None,
     };
     Ok((table, filter))
@@ -166,6 +163,7 @@ pub(super) async fn list(visit: Visit) -> Response {
     let blocks = job_table(&visit, "/jobs", &[]).await.map(|(table, filter)| {
         vec![
             Block::Filter(filter_form("/jobs", visit.query(), true)),
+            visit.save_view(),
             Block::Table(table),
             list_twin("jobs", "jobs", &filter),
         ]
@@ -179,25 +177,6 @@ pub(super) async fn dead_letters(visit: Visit) -> Response {
 }
 
 async fn dead_letter_blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
-    let since = Time::from(jiff::Timestamp::now()) - GROUPED;
-    let reasons = visit.operator.dead_reasons(since, REASONS_MAX).await?;
-    let reason_row = |reason: &crate::operate::views::ReasonView| Row {
-        mark: String::new(),
-        cells: vec![
-            Cell::Count(format!("/dead-letters?code={}", query_value(&reason.code)), reason.count),
-            Cell::Code(reason.code.clone()),
-            Cell::Text(reason.class.clone()),
-            Cell::Text(reason.message.clone()),
-            Cell::Time(reason.last_at.clone()),
-        ],
-    };
-    let groups = Table {
-        caption: "Why jobs died".into(),
-        columns: vec!["Jobs", "Code", "Class", "Example", "Last"],
-        rows: reasons.iter().map(reason_row).collect(),
-        empty: "Nothing died in the last 30 days.".into(),
-        ..Table::default()
-    };
     let (table, filter) = job_table(visit, "/dead-letters", &[JobState::Dead]).await?;
     let bulk = Bulk {
         form_token: visit.session.form_token.clone(),
@@ -210,14 +189,15 @@ async fn dead_letter_blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
         ],
     };
     let empty = "Nothing waits for you: no dead letter matches.".to_owned();
-    Ok(vec![
-        Block::Heading("By reason, last 30 days".into()),
-        Block::Table(groups),
+    let mut blocks = failure_groups::blocks(visit).await?;
+    blocks.extend([
         Block::Heading("Dead letters".into()),
         Block::Filter(filter_form("/dead-letters", visit.query(), false)),
+        visit.save_view(),
         Block::Table(Table { bulk: Some(bulk), empty, ..table }),
         list_twin("dlq", "dead-letters", &JobFilter { states: vec![], ..filter }),
-    ])
+    ]);
+    Ok(blocks)
 }
 
 pub(super) async fn unknown(visit: Visit) -> Response {
@@ -263,8 +243,10 @@ fn job_blocks(visit: &Visit, detail: &JobDetail) -> Vec<Block> {
     let mut blocks = vec![Block::Facts(facts)];
     blocks.extend(job_acts(visit, job));
     blocks.extend([
+        Block::Heading("Way through the states".into()),
+        Block::States(StateMap::path(detail)),
         Block::Heading("Timeline".into()),
-        Block::Timeline(Timeline::new(vec![(job.worker.clone(), attempt_points(detail))])),
+        Block::Timeline(Timeline::new(vec![job_lane(detail, visit.operator.now())], visit.zone())),
         Block::Heading("Attempts".into()),
         Block::Table(attempts(detail)),
         Block::Heading("Effects".into()),
@@ -301,7 +283,10 @@ fn job_acts(visit: &Visit, job: &JobView) -> Vec<Block> {
 }
 
 fn attempts(detail: &JobDetail) -> Table {
+    let next = |n: u32| detail.attempts_made.iter().find(|attempt| attempt.n > n);
     let row = |attempt: &crate::operate::views::AttemptView| {
+        let times = next(attempt.n).and_then(|next| waited(attempt, next));
+        let then = times.map(|(from, to)| format!("{}, {}", wait_after(attempt), length(from, to)));
         let failure = attempt.failure.as_ref().map(|failure| format!("{}: {}", failure.code, failure.message));
         Row {
             mark: String::new(),
@@ -312,13 +297,14 @@ fn attempts(detail: &JobDetail) -> Table {
                 Cell::Text(attempt.outcome.clone()),
                 Cell::Text(format!("{} ms", attempt.took_ms)),
                 Cell::Text(failure.unwrap_or_default()),
+                Cell::Text(then.unwrap_or_default()),
                 Cell::Time(attempt.started_at.clone()),
             ],
         }
     };
     Table {
         caption: "Attempts".into(),
-        columns: vec!["No.", "Step", "Kind", "Outcome", "Took", "Failure", "Started"],
+        columns: vec!["No.", "Step", "Kind", "Outcome", "Took", "Failure", "Then waited", "Started"],
         rows: detail.attempts_made.iter().map(row).collect(),
         empty: "No attempt was made yet.".into(),
         ..Table::default()

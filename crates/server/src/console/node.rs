@@ -1,10 +1,13 @@
 //! Node, audit trail and API.
 
+use std::sync::LazyLock;
+
 use axum::response::Response;
 use serde_json::Value;
+use sluice_ledger::AuditFilter;
 
 use super::events::PAGE_ROWS;
-use super::page::{Block, Cell, Row, Table};
+use super::page::{Block, Cell, More, Row, Table};
 use super::visit::{Failure, Visit};
 use crate::operate::views::AuditView;
 
@@ -16,7 +19,7 @@ pub(super) async fn audit(visit: Visit) -> Response {
 async fn audit_blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
     let query = visit.query();
     let after = query.option("after").and_then(|after| after.parse().ok());
-    let found = visit.operator.audit(after, PAGE_ROWS).await?;
+    let found = visit.operator.audit(AuditFilter::default(), after, PAGE_ROWS).await?;
     let row = |entry: &AuditView| Row {
         mark: entry.id.to_string(),
         cells: vec![
@@ -32,7 +35,7 @@ async fn audit_blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
         columns: vec!["When", "Who", "Did", "What", "Why"],
         rows: found.items.iter().map(row).collect(),
         empty: "Nothing was done yet.".into(),
-        more: found.next.map(|next| format!("/audit?{}", query.query_with("after", &next))),
+        more: More::of(&found, "/audit", query),
         bulk: None,
     };
     let twin = Block::Twin("sluice audit".into(), "curl -H \"Authorization: Bearer $TOKEN\" $NODE/api/v1/audit".into());
@@ -80,8 +83,8 @@ async fn node_blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
     ])
 }
 
-/// The routes of the admin API, from its description.
-pub(super) async fn api(visit: Visit) -> Response {
+/// The routes of the admin API, from its description: they are those of this build, so they are read once.
+static ROUTES: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let document: Value = serde_json::from_str(&crate::operate::openapi()).unwrap_or_default();
     let rows = document["paths"].as_object().into_iter().flatten().flat_map(|(path, methods)| {
         let methods = methods.as_object().into_iter().flatten();
@@ -92,10 +95,14 @@ pub(super) async fn api(visit: Visit) -> Response {
             Row { mark: String::new(), cells }
         })
     });
+    rows.collect()
+});
+
+pub(super) async fn api(visit: Visit) -> Response {
     let table = Table {
         caption: "Routes".into(),
         columns: vec!["Method", "Path", "What it does"],
-        rows: rows.collect(),
+        rows: ROUTES.clone(),
         ..Table::default()
     };
     let text = "Programs send `Authorization: Bearer slu_…` with a token from the page Users and tokens. Errors are \

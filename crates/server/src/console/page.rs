@@ -5,7 +5,32 @@ use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 
 use super::assets;
-use crate::operate::views::Status;
+use super::visit::Fields;
+use crate::operate::views::{List, Status};
+
+/// The pages of the navigation: path, name, letter after `g`.
+pub const PAGES: [(&str, &str, &str); 20] = [
+    ("/", "Overview", "o"),
+    ("/events", "Events", "e"),
+    ("/people", "People", "h"),
+    ("/jobs", "Jobs", "j"),
+    ("/dead-letters", "Dead letters", "d"),
+    ("/unknown", "Unknown outcomes", "u"),
+    ("/replays", "Replays", "r"),
+    ("/approvals", "Approvals", "a"),
+    ("/alerts", "Alerts", "l"),
+    ("/sources", "Sources", "s"),
+    ("/destinations", "Destinations", "t"),
+    ("/workers", "Queues and workers", "w"),
+    ("/responses", "Response clocks", "q"),
+    ("/suppressions", "Suppressed", "y"),
+    ("/balance", "Balance", "b"),
+    ("/configuration", "Configuration", "c"),
+    ("/audit", "Audit", "i"),
+    ("/node", "Node", "n"),
+    ("/users", "Users and tokens", "p"),
+    ("/api", "API", "x"),
+];
 
 /// A page with its frame.
 #[derive(Debug, Template)]
@@ -25,6 +50,8 @@ pub(super) struct Frame {
     /// Path of the page, which is fetched again when something has changed.
     pub path: String,
     pub navigation: Vec<NavigationItem>,
+    /// Name and address of each saved view.
+    pub views: Vec<(String, String)>,
     pub banners: Vec<Banner>,
     pub version: String,
     pub style: &'static str,
@@ -46,6 +73,8 @@ pub(super) struct NavigationItem {
 pub(super) struct Banner {
     pub text: String,
     pub href: String,
+    /// Form that ends what it says.
+    pub act: Option<Act>,
 }
 
 #[derive(Clone, Debug, Template)]
@@ -63,7 +92,16 @@ pub(super) enum Block {
     Act(Act),
     /// Several acts behind a summary.
     Fold(String, Vec<Act>),
-    Timeline(super::svg::Timeline),
+    /// A block behind a summary.
+    Folded(String, Box<Block>),
+    Timeline(super::timeline::Timeline),
+    /// Choice of the time that charts show: address, label, whether it is the current one.
+    Windows(Vec<(String, &'static str, bool)>),
+    Charts(Vec<super::chart::Chart>),
+    States(super::state_map::StateMap),
+    Gate(super::svg::GatePicture),
+    /// Few numbers that say how the node does: label, value, explanation.
+    Stars(Vec<(&'static str, String, &'static str)>),
     /// The same on the command line and over the API.
     Twin(String, String),
     Problem(String, String, String),
@@ -79,13 +117,36 @@ pub(super) enum Cell {
     /// Address and identifier.
     Id(String, String),
     State(String),
+    /// State that gives colour and shape, and a word of its own.
+    Verdict(&'static str, &'static str),
     /// RFC 3339 in UTC.
     Time(String),
     Number(u64),
     /// Number that opens its list.
     Count(String, u64),
     Gate(super::svg::Gate),
+    /// Part and whole.
+    Meter(u64, u64),
     Acts(Vec<Act>),
+}
+
+/// The next page of a table.
+#[derive(Clone, Debug)]
+pub(super) struct More {
+    pub address: String,
+    /// The time for this page was up: rows were searched back to this time.
+    pub scanned_to: Option<Cell>,
+}
+
+impl More {
+    /// Behind a page of a list: the same address with its cursor.
+    pub fn of<T>(list: &List<T>, path: &str, query: &Fields) -> Option<More> {
+        let next = list.next.as_ref()?;
+        Some(More {
+            address: format!("{path}?{}", query.query_with("after", next)),
+            scanned_to: list.scanned_to.clone().map(Cell::Time),
+        })
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -95,13 +156,17 @@ pub(super) struct Table {
     pub rows: Vec<Row>,
     /// Said if there are no rows.
     pub empty: String,
-    /// Address of the next page.
-    pub more: Option<String>,
+    pub more: Option<More>,
     /// Acts on marked rows.
     pub bulk: Option<Bulk>,
 }
 
 impl Table {
+    /// Whether the time for its search was up before it was full.
+    pub fn is_unfinished(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.scanned_to.is_some())
+    }
+
     /// Heading of a column, by its place.
     pub fn column(&self, place: &usize) -> &'static str {
         self.columns.get(*place).copied().unwrap_or_default()
@@ -247,53 +312,80 @@ pub(super) fn rendered(template: &impl Template, status: StatusCode) -> Response
     }
 }
 
+/// Who looks at a page, and at which.
+#[derive(Clone, Debug)]
+pub(super) struct Viewer {
+    pub user: String,
+    pub role: String,
+    pub form_token: String,
+    pub path: String,
+    pub views: Vec<(String, String)>,
+    /// Alerts that fire.
+    pub alerts: u64,
+}
+
 impl Frame {
-    pub fn new(status: &Status, user: String, role: String, form_token: String, path: String) -> Frame {
+    pub fn new(status: &Status, viewer: Viewer) -> Frame {
         let count = |state: &str| status.jobs.get(state).copied().unwrap_or_default();
-        let item = |href: &'static str, label, key, count| NavigationItem {
+        let path = viewer.path.as_str();
+        let item = |&(href, label, key): &(&'static str, &'static str, &'static str)| NavigationItem {
             href,
             label,
             key,
-            count,
+            count: match href {
+                "/dead-letters" => count("dead"),
+                "/unknown" => count("unknown"),
+                "/approvals" => status.approvals_pending,
+                "/alerts" => viewer.alerts,
+                "/node" => status.warnings.len() as u64,
+                _ => 0,
+            },
             is_current: if href == "/" { path == "/" } else { path == href || path.starts_with(&format!("{href}/")) },
         };
-        let navigation = vec![
-            item("/", "Overview", "o", 0),
-            item("/events", "Events", "e", 0),
-            item("/jobs", "Jobs", "j", 0),
-            item("/dead-letters", "Dead letters", "d", count("dead")),
-            item("/unknown", "Unknown outcomes", "u", count("unknown")),
-            item("/replays", "Replays", "r", 0),
-            item("/approvals", "Approvals", "a", status.approvals_pending),
-            item("/sources", "Sources", "s", 0),
-            item("/destinations", "Destinations", "t", 0),
-            item("/workers", "Workers", "w", 0),
-            item("/configuration", "Configuration", "c", 0),
-            item("/audit", "Audit", "i", 0),
-            item("/node", "Node", "n", status.warnings.len() as u64),
-            item("/users", "Users and tokens", "p", 0),
-            item("/api", "API", "x", 0),
-        ];
-        let paused = status.paused.iter().map(|pause| Banner {
-            text: format!("{} is paused by {}: {}", pause.target, pause.actor, pause.reason),
-            href: pause_page(&pause.target).to_owned(),
-        });
-        let safe = status.safe_modes.iter().map(|mode| Banner {
-            text: format!("safe mode of {}: {}", mode.worker.as_deref().unwrap_or("all workers"), mode.reason),
-            href: "/workers".to_owned(),
-        });
+        let navigation = PAGES.iter().map(item).collect();
+        let banners = banners(status, &viewer);
+        let Viewer { user, role, form_token, path, views, .. } = viewer;
         Frame {
             user,
             role,
             form_token,
             navigation,
-            banners: paused.chain(safe).collect(),
+            views,
+            banners,
             version: status.version.clone(),
             style: assets::style_path(),
             script: assets::script_path(),
             path,
         }
     }
+}
+
+/// What every page says, each with the form that ends it.
+fn banners(status: &Status, viewer: &Viewer) -> Vec<Banner> {
+    let act = |action: &str, button: &str, hidden: &[(&str, &str)]| Act {
+        action: action.to_owned(),
+        button: button.to_owned(),
+        form_token: viewer.form_token.clone(),
+        hidden: hidden.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        fields: vec![],
+        is_final: false,
+    };
+    let next = viewer.path.as_str();
+    let paused = status.paused.iter().map(|pause| Banner {
+        text: format!("{} is paused by {}: {}", pause.target, pause.actor, pause.reason),
+        href: pause_page(&pause.target).to_owned(),
+        act: Some(act("/resume", "Resume", &[("target", &pause.target), ("next", next)])),
+    });
+    let safe = status.safe_modes.iter().map(|mode| {
+        let worker = mode.worker.as_deref().unwrap_or_default();
+        let hidden = [("worker", worker), ("on", "no"), ("next", next), ("reason", "ended in the console")];
+        Banner {
+            text: format!("safe mode of {}: {}", mode.worker.as_deref().unwrap_or("all workers"), mode.reason),
+            href: "/workers".to_owned(),
+            act: Some(act("/safe-mode", "End safe mode", &hidden)),
+        }
+    });
+    paused.chain(safe).collect()
 }
 
 fn pause_page(target: &str) -> &'static str {
@@ -337,6 +429,25 @@ mod tests {
             let html = cell.render().unwrap();
             assert!(!html.contains("<script") && !html.contains("\" onmouseover"), "{html}");
         }
+    }
+
+    #[test]
+    fn table_that_was_not_searched_to_its_end_says_so() {
+        let list = |next: Option<&str>, scanned_to: Option<&str>| List::<u8> {
+            items: vec![],
+            next: next.map(str::to_owned),
+            scanned_to: scanned_to.map(str::to_owned),
+        };
+        let shown = |list: List<u8>| {
+            let more = More::of(&list, "/jobs", &Fields::parse("code=NONE&after=job_9"));
+            Block::Table(Table { empty: "No job matches.".into(), more, ..Table::default() }).render().unwrap()
+        };
+        let part = shown(list(Some("job_7"), Some("2026-11-18T02:14:00Z")));
+        assert!(part.contains("Nothing found so far.") && !part.contains("No job matches."), "{part}");
+        assert!(part.contains("Searched back to <time datetime=\"2026-11-18T02:14:00Z\">"), "{part}");
+        assert!(part.contains("/jobs?code=NONE&#38;after=job_7"), "{part}");
+        let whole = shown(list(None, None));
+        assert!(whole.contains("No job matches.") && !whole.contains("rel=\"next\""), "{whole}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use sluice_domain::replay::ReplayState;
 
 use super::events::PAGE_ROWS;
 use super::jobs::{arguments, chosen, in_words, selection};
-use super::page::{Block, Cell, Field, FieldKind, Row, Table};
+use super::page::{Block, Cell, Field, FieldKind, More, Row, Table};
 use super::visit::{Failure, Sent, Visit};
 use crate::operate::ReplayRequest;
 use crate::operate::views::{ReplayPreview, ReplayView};
@@ -38,7 +38,7 @@ async fn list_blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
         rows: found.items.iter().map(row).collect(),
         empty: "No replay yet. Mark dead letters and choose Replay; nothing is requeued before you have seen the plan."
             .into(),
-        more: found.next.map(|next| format!("/replays?{}", query.query_with("after", &next))),
+        more: More::of(&found, "/replays", query),
         bulk: None,
     };
     let twin =
@@ -82,7 +82,8 @@ async fn sheet_blocks(sent: &Sent) -> Result<Vec<Block>, Failure> {
         )
     };
     let rate = Field::text("rate", "Jobs per time", "", "for example 10/s; empty: as fast as the destinations allow");
-    let act = act.asking(Field::reason()).asking(rate).asking(latest);
+    let batch = Field::text("batch", "Jobs at a time", "", "100 if empty, 500 at most; a rate begins with one batch");
+    let act = act.asking(Field::reason()).asking(rate).asking(batch).asking(latest);
     Ok(vec![
         Block::Text("Effects that were applied are not sent again: a job continues where it stopped.".into()),
         Block::Facts(facts),
@@ -118,11 +119,17 @@ async fn start_replay(sent: &Sent) -> Result<String, Failure> {
         selection: chosen(&sent.form)?,
         reason: sent.form.get("reason").to_owned(),
         rate: sent.form.option("rate"),
+        batch: batch(sent)?,
         latest_config: sent.form.get("latest_config") == "yes",
         ..ReplayRequest::default()
     };
     let started = sent.visit.operator.replay(request).await?;
     Ok(started.replay.map_or_else(|| "/replays".to_owned(), |replay| format!("/replays/{}", replay.id)))
+}
+
+fn batch(sent: &Sent) -> Result<Option<u32>, Failure> {
+    let read = |text: String| text.parse().map_err(|_| Failure::invalid(format!("`{text}` is not a number of jobs")));
+    sent.form.option("batch").map(read).transpose()
 }
 
 pub(super) async fn show(visit: Visit, Path(id): Path<String>) -> Response {

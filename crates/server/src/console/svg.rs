@@ -2,15 +2,11 @@
 
 use askama::Template;
 use serde_json::Value;
-use sluice_domain::time::Time;
 
 /// Length of a full bar, in pixels.
 const GATE_WIDTH: u64 = 160;
-/// Points of one lane; the oldest ones are left out.
-const POINTS_MAX: usize = 200;
-const LEFT: i64 = 170;
-const WIDTH: i64 = 860;
-const LANE_HEIGHT: i64 = 28;
+/// Characters of a name in a box.
+const NAME_MAX: usize = 18;
 
 /// The gate of a destination: calls in flight, those allowed now, and the configured maximum.
 #[derive(Clone, Debug, Template)]
@@ -61,69 +57,47 @@ impl Gate {
     }
 }
 
-/// What happened when: one lane for the requests, one for each job.
+/// A destination's gate with what waits before it.
 #[derive(Clone, Debug, Template)]
-#[template(path = "console/timeline.svg", escape = "html")]
-pub(super) struct Timeline {
-    width: i64,
-    height: i64,
-    summary: String,
-    lanes: Vec<Lane>,
-    dots: Vec<Dot>,
+#[template(path = "console/gate_picture.svg", escape = "html")]
+pub(super) struct GatePicture {
+    pub gate: Gate,
+    pub name: String,
+    /// Jobs that wait because of this destination.
+    pub waiting: u64,
+    /// Such as `10/s`; empty without a limit.
+    pub rate: String,
 }
 
-#[derive(Clone, Debug)]
-struct Lane {
-    label: String,
-    y: i64,
-    text_y: i64,
-    from: i64,
-    to: i64,
-}
+impl GatePicture {
+    fn summary(&self) -> String {
+        let rate = if self.rate.is_empty() { "no rate limit".to_owned() } else { format!("at most {}", self.rate) };
+        format!("{} jobs wait for {}; {}; {rate}", self.waiting, self.name, self.gate.summary())
+    }
 
-#[derive(Clone, Debug)]
-struct Dot {
-    x: i64,
-    y: i64,
-    state: String,
-    label: String,
-}
+    fn short_name(&self) -> String {
+        self.name.chars().take(NAME_MAX).collect()
+    }
 
-/// Something that happened.
-#[derive(Clone, Debug)]
-pub(super) struct Point {
-    /// RFC 3339.
-    pub at: String,
-    /// State that gives the dot its colour.
-    pub state: String,
-    pub label: String,
-}
-
-impl Timeline {
-    /// Lanes with their points. A point whose time cannot be read is left out.
-    pub fn new(lanes: Vec<(String, Vec<Point>)>) -> Timeline {
-        let millis = |point: &Point| Time::parse(&point.at).map(|at| at.0);
-        let times: Vec<i64> = lanes.iter().flat_map(|(_, points)| points.iter().filter_map(millis)).collect();
-        let (first, last) = (times.iter().min().copied().unwrap_or(0), times.iter().max().copied().unwrap_or(0));
-        let span = (last - first).max(1);
-        let summary = format!("{} lanes, {} points over {} s", lanes.len(), times.len(), span / 1_000);
-        let mut timeline = Timeline { width: WIDTH, height: 0, summary, lanes: vec![], dots: vec![] };
-        for (index, (label, points)) in (0..).zip(lanes) {
-            let y = LANE_HEIGHT * index + LANE_HEIGHT / 2;
-            timeline.lanes.push(Lane { label, y, text_y: y + 4, from: LEFT, to: WIDTH - 10 });
-            for point in points.iter().rev().take(POINTS_MAX) {
-                let Some(at) = millis(point) else { continue };
-                let x = LEFT + 10 + (at - first) * (WIDTH - LEFT - 30) / span;
-                timeline.dots.push(Dot {
-                    x,
-                    y,
-                    state: point.state.clone(),
-                    label: format!("{} {}", point.at, point.label),
-                });
-            }
-            timeline.height = y + LANE_HEIGHT / 2;
+    /// The lever of the switch: down if calls go through.
+    fn lever(&self) -> &'static str {
+        match (self.gate.paused, self.gate.breaker.as_str()) {
+            (false, "closed") => "M500 56H552",
+            (false, "half-open") => "M500 56L548 44",
+            _ => "M500 56L540 28",
         }
-        timeline
+    }
+
+    fn switch(&self) -> String {
+        if self.gate.paused { "paused".to_owned() } else { format!("breaker {}", self.gate.breaker) }
+    }
+
+    fn allowed_width(&self) -> u64 {
+        2 * self.gate.allowed_width()
+    }
+
+    fn used_width(&self) -> u64 {
+        2 * self.gate.used_width()
     }
 }
 
@@ -142,12 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn timeline_places_points_between_first_and_last() {
-        let point = |at: &str| Point { at: at.into(), state: "dead".into(), label: "x".into() };
-        let points = vec![point("2026-11-17T10:00:00Z"), point("2026-11-17T10:00:10Z"), point("nonsense")];
-        let timeline = Timeline::new(vec![("crm".into(), points)]);
-        let x: Vec<i64> = timeline.dots.iter().map(|dot| dot.x).collect();
-        assert_eq!(x, [WIDTH - 20, LEFT + 10]);
-        assert!(timeline.render().unwrap().contains("2 points over 10 s"));
+    fn picture_of_a_gate_says_what_waits_and_why() {
+        let gate = Gate::new(&json!({ "breaker": "open", "in_flight": 1, "concurrency": 1, "concurrency_max": 8 }));
+        let picture = GatePicture { gate, name: "crm<b>".into(), waiting: 7, rate: "10/s".into() };
+        let html = picture.render().unwrap();
+        assert!(html.contains("7 jobs wait for crm") && html.contains("breaker open") && html.contains("at most 10/s"));
+        assert!(!html.contains("<b>") && picture.lever() != "M500 56H552");
     }
 }

@@ -124,6 +124,7 @@ async fn session_table(visit: &Visit) -> Result<Table, Failure> {
             mark: session.id.to_string(),
             cells: vec![
                 Cell::Text(session.user.clone()),
+                Cell::Text(session.issuer.clone().unwrap_or_else(|| "password or link".into())),
                 Cell::Text(if session.id == visit.session.id { "this one".into() } else { String::new() }),
                 Cell::Time(session.created_at.clone()),
                 Cell::Time(session.used_at.clone()),
@@ -133,7 +134,7 @@ async fn session_table(visit: &Visit) -> Result<Table, Failure> {
     };
     Ok(Table {
         caption: "Sessions".into(),
-        columns: vec!["User", "Note", "Began", "Last used", "Act"],
+        columns: vec!["User", "By", "Note", "Began", "Last used", "Act"],
         rows: sessions.iter().map(row).collect(),
         ..Table::default()
     })

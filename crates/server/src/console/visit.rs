@@ -1,21 +1,33 @@
 //! A request to the console: who makes it, and what its form contains.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::{HeaderMap, StatusCode, request};
 use axum::response::{IntoResponse, Redirect, Response};
 
-use super::page::{Act, Block, Frame, Page, query_value, rendered};
+use jiff::tz::TimeZone;
+use tokio::sync::Mutex;
+
+use super::chart::{Axis, Window};
+use super::page::{Act, Block, Frame, Page, Viewer, query_value, rendered};
+use super::views::saved_views;
 use super::{Console, sign_in};
 use crate::access::{Identified, Refusal, Session};
+use crate::operate::views::Status;
 use crate::operate::{OperateError, Operator, Peer};
 
 /// Largest form, in bytes.
 const FORM_BYTES_MAX: usize = 1024 * 1024;
 /// Time in which a form must arrive.
 const FORM_TIME_MAX: Duration = Duration::from_secs(15);
+
+/// Age of the frame of a page that reads itself again.
+const FRAME_AGE_MAX: Duration = Duration::from_secs(1);
+/// Header of a page that reads itself again.
+const LIVE_HEADER: &str = "sluice-live";
 
 /// A page that a signed-in user opens.
 #[derive(Debug)]
@@ -26,6 +38,46 @@ pub(super) struct Visit {
     /// Path without the query.
     path: String,
     fields: Fields,
+    /// Of the reader; UTC if it is not known.
+    zone: TimeZone,
+    /// Name and address.
+    views: Vec<(String, String)>,
+    frame: FrameFacts,
+    /// The page reads itself again because something has changed.
+    is_live: bool,
+}
+
+/// What the frame of every page shows, computed once for all open consoles.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FrameFacts(Arc<Mutex<Option<ReadFacts>>>);
+
+/// With the time of the read.
+type ReadFacts = (Instant, Arc<FrameFact>);
+
+/// State of the node, and the number of alerts that fire.
+#[derive(Debug)]
+struct FrameFact {
+    status: Status,
+    alerts: u64,
+}
+
+impl FrameFacts {
+    /// A page that reads itself again takes facts of the last second: with many consoles open they are read once for all of them. A page
+    /// that a reader opens reads them itself, so that it shows what an act has just done.
+    async fn get(&self, operator: &Operator, is_live: bool) -> Result<Arc<FrameFact>, OperateError> {
+        let mut kept = self.0.lock().await;
+        if let Some((read_at, facts)) = &*kept
+            && is_live
+            && read_at.elapsed() < FRAME_AGE_MAX
+        {
+            return Ok(facts.clone());
+        }
+        let status = operator.status().await?;
+        let alerts = operator.alerts().await?.iter().filter(|alert| alert.state == "firing").count() as u64;
+        let facts = Arc::new(FrameFact { status, alerts });
+        *kept = Some((Instant::now(), facts.clone()));
+        Ok(facts)
+    }
 }
 
 /// A form that a signed-in user has sent from a page of this session.
@@ -56,6 +108,13 @@ impl Fields {
 
     pub fn all(&self, name: &str) -> Vec<String> {
         self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| value.clone()).collect()
+    }
+
+    /// The query of an address, without empty fields and places in a list.
+    pub fn to_query(&self) -> String {
+        let kept = self.0.iter().filter(|(name, value)| name != "after" && !value.is_empty());
+        let texts = kept.map(|(name, value)| format!("{}={}", query_value(name), query_value(value)));
+        texts.collect::<Vec<_>>().join("&")
     }
 
     /// The query of an address with another value of one field.
@@ -93,6 +152,18 @@ impl Failure {
     }
 }
 
+/// Value of a cookie that is no secret.
+pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let lines = headers.get_all(axum::http::header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+fn zone_of(headers: &HeaderMap) -> TimeZone {
+    let name = cookie(headers, "zone").map(|value| Fields::parse(&format!("zone={value}")).get("zone").to_owned());
+    name.and_then(|name| TimeZone::get(&name).ok()).unwrap_or(TimeZone::UTC)
+}
+
 pub(super) fn peer_of(head: &request::Parts) -> IpAddr {
     head.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)
 }
@@ -106,14 +177,14 @@ impl Visit {
                     let next = head.uri.path_and_query().map_or("/", |path| path.as_str());
                     Redirect::to(&format!("/sign-in?next={}", query_value(next))).into_response()
                 } else {
-                    sign_in::page(StatusCode::UNAUTHORIZED, Some(refusal.detail))
+                    sign_in::page(console, StatusCode::UNAUTHORIZED, Some(refusal.detail))
                 });
             }
-            Err(refusal) => return Err(sign_in::page(refusal.status, Some(refusal.detail))),
+            Err(refusal) => return Err(sign_in::page(console, refusal.status, Some(refusal.detail))),
         };
         let Some(session) = identified.session.clone() else {
             let detail = "the console needs a session; tokens are for the API".to_owned();
-            return Err(sign_in::page(StatusCode::FORBIDDEN, Some(detail)));
+            return Err(sign_in::page(console, StatusCode::FORBIDDEN, Some(detail)));
         };
         let visit = Visit {
             operator: console.operator.acting_for(identified.caller.clone()),
@@ -121,8 +192,40 @@ impl Visit {
             // A page that answers a form cannot be fetched again.
             path: if head.method.is_safe() { head.uri.path().to_owned() } else { String::new() },
             fields: Fields::parse(head.uri.query().unwrap_or_default()),
+            zone: zone_of(&head.headers),
+            views: saved_views(&head.headers),
+            frame: console.frame.clone(),
+            is_live: head.headers.contains_key(LIVE_HEADER),
         };
         Ok((visit, identified))
+    }
+
+    /// Path and query of the page.
+    pub fn address(&self) -> String {
+        match self.fields.to_query() {
+            query if query.is_empty() => self.path.clone(),
+            query => format!("{}?{query}", self.path),
+        }
+    }
+
+    /// Form that gives a name to this list with its filter, or removes the name.
+    pub fn save_view(&self) -> Block {
+        let address = self.address();
+        let known = self.views.iter().find(|(_, path)| *path == address);
+        let (label, act) = match known {
+            Some((name, _)) => {
+                let act = self.act("/views", "Remove this view").with("name", name).with("remove", "yes");
+                (format!("Saved as {name}"), act)
+            }
+            None => {
+                let name = super::page::Field::text("name", "Name", "", "kept in this browser");
+                (
+                    "Save this view".to_owned(),
+                    self.act("/views", "Save").asking(super::page::Field { required: true, ..name }),
+                )
+            }
+        };
+        Block::Fold(label, vec![act.with("path", address)])
     }
 
     /// The fields of the address.
@@ -130,12 +233,44 @@ impl Visit {
         &self.fields
     }
 
+    /// Time zone that charts and pictures are labelled in.
+    pub fn zone(&self) -> &TimeZone {
+        &self.zone
+    }
+
+    pub fn views(&self) -> &[(String, String)] {
+        &self.views
+    }
+
+    /// The time that the charts of this page show.
+    pub fn axis(&self) -> Result<Axis, Failure> {
+        let word = self.fields.get("window");
+        let window = Window::parse(word)
+            .ok_or_else(|| Failure::invalid(format!("`{word}` is no time of charts; use 1h, 24h, 7d or 90d")))?;
+        Ok(Axis::new(window, self.operator.now(), self.zone.clone()))
+    }
+
+    /// This page with other times of its charts.
+    pub fn windows(&self, current: Window) -> Vec<(String, &'static str, bool)> {
+        let link = |window: Window| {
+            let query = self.fields.query_with("window", window.as_str());
+            (format!("{}?{query}", self.path), window.as_str(), window == current)
+        };
+        Window::ALL.map(link).to_vec()
+    }
+
     pub async fn page(&self, title: impl Into<String>, blocks: Vec<Block>) -> Result<Page, Failure> {
-        let status = self.operator.status().await?;
+        let facts = self.frame.get(&self.operator, self.is_live).await?;
         let who = self.operator.whoami();
-        let role = if who.reveal { format!("{} + reveal", who.role) } else { who.role };
-        let token = self.session.form_token.clone();
-        Ok(Page { title: title.into(), frame: Frame::new(&status, who.name, role, token, self.path.clone()), blocks })
+        let viewer = Viewer {
+            role: if who.reveal { format!("{} + reveal", who.role) } else { who.role },
+            user: who.name,
+            form_token: self.session.form_token.clone(),
+            path: self.path.clone(),
+            views: self.views.clone(),
+            alerts: facts.alerts,
+        };
+        Ok(Page { title: title.into(), frame: Frame::new(&facts.status, viewer), blocks })
     }
 
     /// A form that changes something, without fields.
@@ -200,7 +335,7 @@ impl FromRequest<Console> for Sent {
     async fn from_request(request: Request, console: &Console) -> Result<Sent, Response> {
         let (head, body) = request.into_parts();
         let (visit, identified) = Visit::admit(&head, console).await?;
-        let form = read_form(&head.headers, body).await?;
+        let form = read_form(console, &head.headers, body).await?;
         if let Err(refusal) = identified.check_form(&head.headers, Some(form.get("form_token"))) {
             return Err(visit.failed(refusal.into()).await);
         }
@@ -209,11 +344,15 @@ impl FromRequest<Console> for Sent {
 }
 
 /// Reads a form in limited time.
-pub(super) async fn read_form(headers: &HeaderMap, body: axum::body::Body) -> Result<Fields, Response> {
+pub(super) async fn read_form(
+    console: &Console,
+    headers: &HeaderMap,
+    body: axum::body::Body,
+) -> Result<Fields, Response> {
     let is_form = headers
         .get(axum::http::header::CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-www-form-urlencoded"));
-    let refused = |status: StatusCode, detail: &str| sign_in::page(status, Some(detail.to_owned()));
+    let refused = |status: StatusCode, detail: &str| sign_in::page(console, status, Some(detail.to_owned()));
     if !is_form {
         return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send a form of this console"));
     }

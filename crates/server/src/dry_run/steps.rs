@@ -283,6 +283,7 @@ impl DryRun<'_> {
             with: &with,
             effect_key,
             message_key: key.filter(|_| step.foreach.is_none()),
+            record: None,
             attempt: 1,
             traceparent: Some(&traceparent),
             timeout: Duration::from_secs(1),

@@ -137,6 +137,7 @@ impl HttpLookups {
             with: &lookup.request,
             effect_key: &lookup.effect_key,
             message_key: None,
+            record: None,
             attempt: 1,
             traceparent: Some(&lookup.traceparent),
             timeout,

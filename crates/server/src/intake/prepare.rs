@@ -248,12 +248,13 @@ impl<'f> Request<'_, 'f> {
             }
         };
         let quarantine =
-            flaw.map(|(class, problem)| Quarantine { failure: Failure::new(class, problem.code, problem.detail) });
+            flaw.map(|(class, problem)| Quarantine::new(Failure::new(class, problem.code, problem.detail)));
         let jobs = self.jobs(&queues, &event, &mut scope);
         let owns_content = flow.idempotency.owns_signed_content && self.row.is_none_or(|row| row.key.is_none());
         let signed_content = owns_content.then(|| self.signed_content(&scope, &event, fingerprint));
         let headers = headers.to_string();
-        let parts = Parts { key: &key, event: &event, jobs, fingerprint, signed_content, headers, raw, quarantine };
+        let parts =
+            Parts { key: &key, digest, event: &event, jobs, fingerprint, signed_content, headers, raw, quarantine };
         let new = self.new_event(parts, observation);
         let payload = scope.take("body").unwrap_or_default();
         Ok(Prepared { key, event, queues, payload, new })
@@ -306,7 +307,8 @@ impl<'f> Request<'_, 'f> {
             return None;
         }
         let names: Vec<&str> = self.flow.event.identity.iter().map(|(name, _)| name.as_str()).collect();
-        let detail = format!("no identity: {} is empty", names.join(", "));
+        let verb = if names.len() == 1 { "is" } else { "are" };
+        let detail = format!("no identity: {} {verb} empty", names.join(", "));
         let problem = HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, IDENTITY_MISSING, detail);
         Some((FailureClass::Identity, problem))
     }
@@ -337,11 +339,20 @@ impl<'f> Request<'_, 'f> {
         Some(Box::new(rules.observe_unidentified(event))).filter(|observation| observation.correlation.is_some())
     }
 
+    /// Whether lookups of one of the jobs may supply the identity that is missing.
+    fn looks_up_identity(&self, quarantine: &Quarantine, jobs: &[NewJob]) -> bool {
+        let config = &self.live.config;
+        let looks_up =
+            |job: &NewJob| config.workers.get(&*job.worker).is_some_and(|worker| !worker.identity_lookups().is_empty());
+        let is_missing = config.contacts.is_some() && quarantine.failure.code == IDENTITY_MISSING;
+        is_missing && jobs.iter().any(looks_up)
+    }
+
     fn new_event(&self, parts: Parts<'_>, observation: Option<Box<Observation>>) -> NewEvent {
         let Request { live, flow, arrival, .. } = self;
-        let Parts { key, event, jobs, fingerprint, signed_content, headers, raw, quarantine } = parts;
+        let Parts { key, digest, event, jobs, fingerprint, signed_content, headers, raw, quarantine } = parts;
         let adjacent = |text: &String| KeyDigest::new(TENANT, &flow.name, text);
-        let new = NewEvent::new(EventDraft {
+        let draft = EventDraft {
             flow: &flow.name,
             source: &Arc::from(flow.source.as_str()),
             expires_at: arrival.received_at + flow.idempotency.ttl,
@@ -352,6 +363,11 @@ impl<'f> Request<'_, 'f> {
             raw,
             event,
             jobs,
+        };
+        let new = NewEvent::with_key(draft, digest);
+        let quarantine = quarantine.map(|quarantine| {
+            let looks_up_identity = self.looks_up_identity(&quarantine, &new.jobs);
+            Quarantine { looks_up_identity, ..quarantine }
         });
         let respond = flow.respond.as_ref();
         let response = respond.and_then(|rule| rule.start(new.received_at, new.occurred_at, &new.jobs)).map(Box::new);
@@ -435,6 +451,8 @@ impl<'f> Request<'_, 'f> {
 
 struct Parts<'p> {
     key: &'p DerivedKey,
+    /// Of the key's text.
+    digest: KeyDigest,
     event: &'p Event,
     jobs: Vec<NewJob>,
     fingerprint: [u8; 16],

@@ -51,7 +51,10 @@ impl IntakeContext {
                     self.metrics.quarantined.get_or_create(&labels).inc();
                     rows("quarantined", 1);
                 }
-                Acceptance::Accepted(_) => rows("accepted", 1),
+                Acceptance::Accepted(accepted) => {
+                    self.metrics.released("event", u64::from(accepted.released));
+                    rows("accepted", 1);
+                }
                 Acceptance::Duplicate(_) | Acceptance::ProofUsed => rows("duplicate", 1),
             }
         }

@@ -178,7 +178,7 @@ impl Shared {
     async fn take(
         &self,
         live: &LoadedRevision,
-        flow: &Flow,
+        flow: &Arc<Flow>,
         request: Request<Incoming>,
         caller: &Caller,
         trace: &RequestTrace,
@@ -202,7 +202,8 @@ impl Shared {
             // Without events nothing is written, and a token that proves nothing need not be remembered.
             events.iter_mut().for_each(|event| event.proof = Some(one_time_proof(flow, token, received_at)));
         }
-        let facts: Vec<EventFacts> = events.iter().map(EventFacts::of).collect();
+        let is_observed = trace.is_observed();
+        let facts: Vec<EventFacts> = events.iter().map(|event| EventFacts::of(event, is_observed)).collect();
         let verified_by = events.first().and_then(|event| event.verified_by.clone());
         let begun = Instant::now();
         let accepted = self.write(events).await?;
@@ -251,7 +252,8 @@ impl Shared {
             match acceptance {
                 Acceptance::Accepted(accepted) => {
                     outcome = "accepted";
-                    self.context.metrics.events_accepted.get_or_create(&labels()).inc();
+                    self.context.metrics.accepted(&flow.source);
+                    self.context.metrics.released("event", u64::from(accepted.released));
                     if accepted.quarantined {
                         self.context.metrics.quarantined.get_or_create(&labels()).inc();
                     }

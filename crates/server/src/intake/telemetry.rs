@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::{HeaderMap, Method, StatusCode};
+use sluice_domain::event::EventId;
 use sluice_domain::flow::Flow;
 use sluice_domain::mask;
+use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::random::Random;
-use sluice_domain::trace::{EventTrace, Span, SpanId, SpanKind, TraceContext, TraceId};
+use sluice_domain::trace::{EventTrace, RecordedSpan, Span, SpanId, SpanKind, TraceContext, TraceId};
 use sluice_ledger::{Acceptance, Duplicate, NewEvent};
 
 use super::IntakeContext;
@@ -53,24 +55,32 @@ pub(super) struct RequestTrace {
     started: Instant,
 }
 
+impl RequestTrace {
+    /// Whether the request may leave something in the log or in a trace.
+    pub(super) fn is_observed(&self) -> bool {
+        self.span.is_some() || tracing::enabled!(tracing::Level::INFO)
+    }
+}
+
 /// What is logged of an event that is written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct EventFacts {
-    event_type: String,
+    event_type: Arc<str>,
     /// Queue of its first job.
     queue: Option<Arc<str>>,
     jobs: usize,
     /// Code of its quarantine.
-    pub(super) reason: Option<String>,
+    pub(super) reason: Option<Arc<str>>,
 }
 
 impl EventFacts {
-    pub(super) fn of(event: &NewEvent) -> EventFacts {
+    /// `is_observed`: whether the facts go into the log or a trace. The reason is part of the answer too.
+    pub(super) fn of(event: &NewEvent, is_observed: bool) -> EventFacts {
         EventFacts {
-            event_type: event.event_type.clone(),
+            event_type: if is_observed { event.event_type.as_str().into() } else { Arc::default() },
             queue: event.jobs.first().map(|job| job.queue.clone()),
             jobs: event.jobs.len(),
-            reason: event.quarantine.as_ref().map(|quarantine| quarantine.failure.code.clone()),
+            reason: event.quarantine.as_ref().map(|quarantine| quarantine.failure.code.as_str().into()),
         }
     }
 }
@@ -93,13 +103,15 @@ impl IntakeContext {
         RequestTrace { event, span, started: Instant::now() }
     }
 
-    pub(super) fn observe_events(&self, flow: &Flow, trace: &RequestTrace, written: &WrittenEvents<'_>) {
+    pub(super) fn observe_events(&self, flow: &Arc<Flow>, trace: &RequestTrace, written: &WrittenEvents<'_>) {
         let WrittenEvents { facts, keys, accepted, took } = written;
-        for ((acceptance, facts), key) in accepted.iter().zip(*facts).zip(*keys) {
-            let key = || self.key_hash(key);
+        for ((acceptance, facts), key_text) in accepted.iter().zip(*facts).zip(*keys) {
+            let key = || self.key_hash(key_text);
             match acceptance {
                 Acceptance::Accepted(accepted) => {
-                    if let Some(unlogged) = self.metrics.stages.accepted.take() {
+                    if tracing::enabled!(tracing::Level::INFO)
+                        && let Some(unlogged) = self.metrics.stages.accepted.take()
+                    {
                         tracing::info!(
                             stage = "accepted", event = %accepted.id, key = %key(), source = %flow.source,
                             flow = %flow.name, object = %facts.event_type, jobs = facts.jobs,
@@ -109,22 +121,15 @@ impl IntakeContext {
                         );
                     }
                     if let Some(parent) = trace.span {
-                        let context = trace.event.published(accepted.id);
-                        let span = Span {
-                            parent: Some(parent),
-                            ..publish_span(context, facts.queue.as_deref().unwrap_or(&flow.name))
+                        let published = Published {
+                            id: accepted.id,
+                            parent,
+                            flow: flow.clone(),
+                            facts: facts.clone(),
+                            key: key_text.clone(),
+                            pseudonyms: self.revisions.pseudonyms().clone(),
                         };
-                        let span = span
-                            .with("messaging.message.id", accepted.id.to_string())
-                            .with("sluice.source", flow.source.clone())
-                            .with("sluice.flow", flow.name.clone())
-                            .with(
-                                "sluice.event.type",
-                                mask::text(&facts.event_type).chars().take(100).collect::<String>(),
-                            )
-                            .with("sluice.key.hash", key())
-                            .with("sluice.jobs", i64::try_from(facts.jobs).unwrap_or(i64::MAX))
-                            .failed(facts.reason.clone());
+                        let span = published.recorded(trace.event.published(accepted.id));
                         self.metrics.traces.record(ended_now(span, *took));
                     }
                 }
@@ -135,7 +140,9 @@ impl IntakeContext {
     }
 
     fn observe_duplicate(&self, flow: &Flow, trace: &RequestTrace, first: &Duplicate, key: impl FnOnce() -> String) {
-        if let Some(unlogged) = self.metrics.stages.duplicate.take() {
+        if tracing::enabled!(tracing::Level::INFO)
+            && let Some(unlogged) = self.metrics.stages.duplicate.take()
+        {
             tracing::info!(
                 stage = "duplicate", event = %first.id, key = %key(), source = %flow.source, flow = %flow.name,
                 status = if first.clash { "clash" } else { "duplicate" }, trace = %trace.event.trace, unlogged,
@@ -147,13 +154,14 @@ impl IntakeContext {
     /// The end of a request: its span, and a line if it was refused.
     pub(super) fn observe_request(
         &self,
-        flow: &Flow,
+        flow: &Arc<Flow>,
         method: &Method,
         trace: &RequestTrace,
         answer: Result<(StatusCode, &'static str), &HttpProblem>,
     ) {
         let (status, outcome) = answer.unwrap_or_else(|problem| (problem.status, problem.code));
         if answer.is_err()
+            && tracing::enabled!(tracing::Level::INFO)
             && let Some(unlogged) = self.metrics.stages.refused.take()
         {
             tracing::info!(
@@ -163,16 +171,20 @@ impl IntakeContext {
         }
         let Some(span) = trace.span else { return };
         let context = TraceContext { trace: trace.event.trace, span, sampled: trace.event.sampled };
-        let span = Span::new(context, SpanKind::Server, format!("{method} {}", flow.path))
-            .with("http.request.method", method.to_string())
-            .with("http.route", flow.path.clone())
-            .with("http.response.status_code", u32::from(status.as_u16()))
-            .with("sluice.source", flow.source.clone())
-            .with("sluice.flow", flow.name.clone())
-            .with("sluice.outcome", outcome)
-            // A refused request is the sender's error; only the server's own are errors of a server span.
-            .failed(status.is_server_error().then(|| outcome.to_owned()));
-        let span = Span { parent: trace.event.parent, parent_is_remote: true, ..span };
+        let (flow, method, parent) = (flow.clone(), method.clone(), trace.event.parent);
+        let span = RecordedSpan::new(context, move |context| {
+            let span = Span::new(context, SpanKind::Server, format!("{method} {}", flow.path))
+                .with("http.request.method", method.to_string())
+                .with("http.route", flow.path.clone())
+                .with("http.response.status_code", u32::from(status.as_u16()))
+                .with("sluice.source", flow.source.clone())
+                .with("sluice.flow", flow.name.clone())
+                .with("sluice.outcome", outcome)
+                // A refused request is the sender's error; only the server's own are errors of a server span.
+                .failed(status.is_server_error().then(|| outcome.to_owned()));
+            Span { parent, parent_is_remote: true, ..span }
+        });
+        let span = RecordedSpan { failed: status.is_server_error(), ..span };
         self.metrics.traces.record(ended_now(span, trace.started.elapsed()));
     }
 
@@ -182,13 +194,40 @@ impl IntakeContext {
     }
 }
 
-/// The span that publishes an event to a queue.
-fn publish_span(context: TraceContext, queue: &str) -> Span {
-    Span::new(context, SpanKind::Producer, format!("send {queue}"))
-        .with("messaging.system", "sluice")
-        .with("messaging.operation.type", "send")
-        .with("messaging.operation.name", "send")
-        .with("messaging.destination.name", queue.to_owned())
+/// What the span that publishes an event to a queue is described from.
+struct Published {
+    id: EventId,
+    parent: SpanId,
+    flow: Arc<Flow>,
+    facts: EventFacts,
+    key: String,
+    pseudonyms: PseudonymKey,
+}
+
+impl Published {
+    fn recorded(self, context: TraceContext) -> RecordedSpan {
+        let failed = self.facts.reason.is_some();
+        RecordedSpan { failed, ..RecordedSpan::new(context, move |context| self.describe(context)) }
+    }
+
+    fn describe(self, context: TraceContext) -> Span {
+        let Published { flow, facts, .. } = self;
+        let queue = facts.queue.as_deref().unwrap_or(&flow.name);
+        let event_type: String = mask::text(&facts.event_type).chars().take(100).collect();
+        let span = Span::new(context, SpanKind::Producer, format!("send {queue}"))
+            .with("messaging.system", "sluice")
+            .with("messaging.operation.type", "send")
+            .with("messaging.operation.name", "send")
+            .with("messaging.destination.name", queue.to_owned())
+            .with("messaging.message.id", self.id.to_string())
+            .with("sluice.source", flow.source.clone())
+            .with("sluice.flow", flow.name.clone())
+            .with("sluice.event.type", event_type)
+            .with("sluice.key.hash", self.pseudonyms.digested(&self.key))
+            .with("sluice.jobs", i64::try_from(facts.jobs).unwrap_or(i64::MAX))
+            .failed(facts.reason.map(|reason| reason.to_string()));
+        Span { parent: Some(self.parent), ..span }
+    }
 }
 
 fn millis(took: Duration) -> u64 {

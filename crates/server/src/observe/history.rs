@@ -25,6 +25,10 @@ impl OpenMinute {
         self.lock().observe(Measure::CallSeconds, destination, took);
     }
 
+    pub fn waited(&self, destination: &str, since_due: Duration) {
+        self.lock().observe(Measure::WaitSeconds, destination, since_due);
+    }
+
     pub fn applied(&self, destination: &str, since_received: Duration) {
         self.lock().observe(Measure::EffectSeconds, destination, since_received);
     }

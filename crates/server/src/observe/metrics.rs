@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -17,6 +16,8 @@ use prometheus_client::registry::{Metric, Registry};
 use sluice_domain::alert::Alert;
 use sluice_ledger::ResponseCount;
 
+use super::event_metrics::EventHandles;
+use super::gate_levels::GateLevels;
 use super::history::OpenMinute;
 use super::metric_table;
 use super::stages::Stages;
@@ -102,8 +103,19 @@ pub struct LookupLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct ReleaseLabels {
+    /// event, operator or enrichment.
+    pub by: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct SourceLabels {
     pub source: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct GroupStateLabels {
+    pub state: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -155,12 +167,12 @@ pub struct TraceLabels {
     pub trace_id: String,
 }
 
-type TracedHistogram = HistogramWithExemplars<TraceLabels>;
+pub(super) type TracedHistogram = HistogramWithExemplars<TraceLabels>;
 
 /// A trace id of W3C has so many characters. Other text is no trace id.
 const TRACE_ID_LENGTH: usize = 32;
 
-fn trace_labels(trace: &str) -> Option<TraceLabels> {
+pub(super) fn trace_labels(trace: &str) -> Option<TraceLabels> {
     let is_trace_id = trace.len() == TRACE_ID_LENGTH && trace.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_trace_id.then(|| TraceLabels { trace_id: trace.to_owned() })
 }
@@ -192,6 +204,8 @@ pub struct Inner {
     pub(crate) traces: Traces,
     /// Limits of log lines.
     pub(crate) stages: Stages,
+    /// Of the metrics that every event changes.
+    pub(super) handles: EventHandles,
     pub intake_requests: Family<IntakeLabels, Counter>,
     /// From the request head to the response.
     pub intake_seconds: Histogram,
@@ -203,6 +217,8 @@ pub struct Inner {
     pub unknown_fields: Family<SourceLabels, Counter>,
     /// Events whose jobs are dead letters from the start.
     pub quarantined: Family<SourceLabels, Counter>,
+    /// Quarantined events that were identified.
+    pub identity_releases: Family<ReleaseLabels, Counter>,
     pub attempts: Family<AttemptLabels, Counter>,
     pub attempt_seconds: Family<DestinationLabels, TracedHistogram, fn() -> TracedHistogram>,
     /// From receiving the request to the applied effect.
@@ -231,6 +247,8 @@ pub struct Inner {
     /// Dead and unknown jobs, as of the last scrape.
     pub dead_letter_depth: Family<QueueLabels, Gauge>,
     pub oldest_dead_letter_seconds: Family<QueueLabels, Gauge>,
+    /// Groups with dead letters, as of the last scrape.
+    pub failure_groups: Family<GroupStateLabels, Gauge>,
     /// 0 closed, 1 half-open, 2 open.
     pub breakers: Family<DestinationLabels, Gauge>,
     /// 1 if paused.
@@ -240,6 +258,9 @@ pub struct Inner {
     /// Calls of the provider's day, as of the last response.
     pub calls_today: Family<DestinationLabels, Gauge>,
     pub calls_today_limit: Family<DestinationLabels, Gauge>,
+    pub wait_seconds: Family<DestinationLabels, Histogram, fn() -> Histogram>,
+    /// Gates and budgets, as of the last scrape.
+    pub gate_levels: GateLevels,
     pub approvals_pending: Gauge,
     pub unknown_outcomes: Gauge,
     pub clock_in_doubt: Gauge,
@@ -298,6 +319,7 @@ impl Metrics {
             history: OpenMinute::default(),
             traces: Traces::default(),
             stages: Stages::default(),
+            handles: EventHandles::default(),
             intake_requests: Family::default(),
             intake_seconds: fast(),
             intake_bytes: Counter::default(),
@@ -306,6 +328,7 @@ impl Metrics {
             clashes: Family::default(),
             unknown_fields: Family::default(),
             quarantined: Family::default(),
+            identity_releases: Family::default(),
             attempts: Family::default(),
             attempt_seconds: Family::new_with_constructor(slow_traced),
             effect_seconds: Family::new_with_constructor(slow_traced),
@@ -324,11 +347,14 @@ impl Metrics {
             oldest_seconds: Family::default(),
             dead_letter_depth: Family::default(),
             oldest_dead_letter_seconds: Family::default(),
+            failure_groups: Family::default(),
             breakers: Family::default(),
             paused: Family::default(),
             pauses: Family::default(),
             calls_today: Family::default(),
             calls_today_limit: Family::default(),
+            wait_seconds: Family::new_with_constructor(slow as fn() -> Histogram),
+            gate_levels: GateLevels::default(),
             approvals_pending: Gauge::default(),
             unknown_outcomes: Gauge::default(),
             clock_in_doubt: Gauge::default(),
@@ -355,6 +381,7 @@ impl Metrics {
         to.add("sluice_duplicates_total", inner.duplicates.clone());
         to.add("sluice_key_clashes_total", inner.clashes.clone());
         to.add("sluice_quarantined_total", inner.quarantined.clone());
+        to.add("sluice_identity_releases_total", inner.identity_releases.clone());
         to.add("sluice_unknown_fields_total", inner.unknown_fields.clone());
         to.add("sluice_jobs_live", inner.depth.clone());
         to.add("sluice_oldest_job_seconds", inner.oldest_seconds.clone());
@@ -367,6 +394,7 @@ impl Metrics {
         to.add("sluice_dead_letters_total", inner.dead_letters.clone());
         to.add("sluice_dead_letter_depth", inner.dead_letter_depth.clone());
         to.add("sluice_oldest_dead_letter_seconds", inner.oldest_dead_letter_seconds.clone());
+        to.add("sluice_failure_groups", inner.failure_groups.clone());
         to.add("sluice_replays_total", inner.replays.clone());
         to.add("sluice_import_rows_total", inner.import_rows.clone());
         to.add("sluice_retry_budget_exhausted_total", inner.retry_budget_exhausted.clone());
@@ -378,6 +406,10 @@ impl Metrics {
         to.add("sluice_destination_paused", inner.paused.clone());
         to.add("sluice_paused", inner.pauses.clone());
         to.add("sluice_calls_today", inner.calls_today.clone());
+        to.add("sluice_destination_wait_seconds", inner.wait_seconds.clone());
+        for (name, gauge) in inner.gate_levels.named() {
+            to.add(name, gauge.clone());
+        }
         to.add("sluice_calls_today_limit", inner.calls_today_limit.clone());
         to.add("sluice_approvals_pending", inner.approvals_pending.clone());
         to.add("sluice_unknown_outcomes", inner.unknown_outcomes.clone());
@@ -403,31 +435,6 @@ impl Metrics {
         Metrics(Arc::new(inner))
     }
 
-    pub fn intake(&self, source: &str, outcome: &str, took: Duration) {
-        self.intake_requests
-            .get_or_create(&IntakeLabels { source: source.to_owned(), outcome: outcome.to_owned() })
-            .inc();
-        self.intake_seconds.observe(took.as_secs_f64());
-    }
-
-    /// Counts a rejected request.
-    pub fn refused(&self, source: &str, code: &'static str, took: Duration) {
-        self.intake(source, code, took);
-        self.history.refused(source, code);
-    }
-
-    pub fn queue_wait(&self, worker: &str, since_accepted: Duration) {
-        self.queue_seconds
-            .get_or_create(&WorkerLabels { worker: worker.to_owned() })
-            .observe(since_accepted.as_secs_f64());
-        self.history.started(worker, since_accepted);
-    }
-
-    /// The run of a job has ended.
-    pub fn run(&self, worker: &str, took: Duration) {
-        self.run_seconds.get_or_create(&WorkerLabels { worker: worker.to_owned() }).observe(took.as_secs_f64());
-    }
-
     pub fn mark(&self, worker: &str, set: bool) {
         self.marks.get_or_create(&MarkLabels { worker: worker.to_owned(), set: set.to_string() }).inc();
     }
@@ -441,33 +448,15 @@ impl Metrics {
         self.policies.get_or_create(&PolicyLabels { policy, rule, decision }).inc();
     }
 
+    /// Counts quarantined events that were identified and released.
+    pub fn released(&self, by: &'static str, events: u64) {
+        if events > 0 {
+            self.identity_releases.get_or_create(&ReleaseLabels { by }).inc_by(events);
+        }
+    }
+
     pub fn lookup(&self, action: &'static str, result: &'static str) {
         self.lookups.get_or_create(&LookupLabels { action, result }).inc();
-    }
-
-    /// `trace` is the trace id of the event.
-    pub fn attempt(&self, destination: &str, outcome: &'static str, took: Duration, trace: &str) {
-        let labels = AttemptLabels { destination: destination.to_owned(), outcome };
-        self.attempts.get_or_create(&labels).inc();
-        self.contact_attempts.inc();
-        let labels = DestinationLabels { destination: labels.destination };
-        self.attempt_seconds.get_or_create(&labels).observe(took.as_secs_f64(), trace_labels(trace), None);
-        self.history.called(destination, took);
-    }
-
-    /// An effect was applied. `trace` is the trace id of the event.
-    pub fn effect(&self, destination: &str, since_received: Duration, trace: &str) {
-        self.effect_seconds.get_or_create(&DestinationLabels { destination: destination.to_owned() }).observe(
-            since_received.as_secs_f64(),
-            trace_labels(trace),
-            None,
-        );
-        self.history.applied(destination, since_received);
-    }
-
-    pub fn job(&self, worker: &str, state: &'static str, replay: bool) {
-        let labels = JobLabels { worker: worker.to_owned(), state, replay: if replay { "yes" } else { "no" } };
-        self.jobs.get_or_create(&labels).inc();
     }
 
     /// Alerts that fire now.

@@ -7,6 +7,9 @@
 //! If the process dies here: some log lines, some spans and the counts since the start are lost; the ledger is authoritative.
 
 pub(crate) mod alert_rules;
+mod event_metrics;
+mod gate_levels;
+mod handles;
 mod history;
 pub mod log;
 pub(crate) mod metric_table;

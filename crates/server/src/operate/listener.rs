@@ -95,7 +95,8 @@ impl AdminServer {
         hosts.extend(
             listener.local_addr().ok().map(|at| at.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()),
         );
-        let access = Access::new(token, hosts, operator.clock.clone(), operator.ledger.clone());
+        let (clock, ledger) = (operator.clock.clone(), operator.ledger.clone());
+        let access = Access::new(token, hosts, clock, ledger, operator.revisions.clone());
         let mut router = routes::router(operator.clone(), access.clone(), settings.body_timeout);
         if let Some(pages) = pages {
             router = router.merge(pages(operator, access));

@@ -13,12 +13,16 @@ mod queries;
 mod routes;
 pub mod views;
 
-pub(crate) use commands::{ApplyRequest, DecisionsRequest, SafeModeRequest, TokenRequest, UserRequest, Wanted};
+pub(crate) use commands::{
+    AcceptShapeRequest, AlertRequest, ApplyRequest, DecisionsRequest, EditRequest, GroupRequest, IdentifyRequest,
+    MergeContactRequest, SafeModeRequest, SplitContactRequest, StopShadowRequest, SuppressRequest, TestAlertRequest,
+    TokenRequest, UserRequest, Wanted,
+};
 pub use commands::{ReplayRequest, Selection, Stranding};
 pub use listener::AdminSettings;
 pub(crate) use listener::{AdminServer, Peer};
 pub(crate) use operator::NodeHandles;
 pub use operator::{OperateError, Operator};
-pub(crate) use queries::{EventsRequest, Reveal};
+pub(crate) use queries::{Account, Effort, EventsRequest, Reveal, SeriesRequest};
 pub(crate) use routes::moment;
 pub use routes::openapi;

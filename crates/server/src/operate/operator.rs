@@ -92,6 +92,8 @@ pub struct Operator {
     changes: Option<ChangeFollower>,
     /// Held while a configuration is activated, so that concurrent changes are serialized.
     pub(super) changing: Arc<tokio::sync::Mutex<()>>,
+    /// Held while all events are accounted for, so that one reader at a time goes through them.
+    pub(super) accounting: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Operator {
@@ -119,6 +121,7 @@ impl Operator {
             settings: Arc::new(settings),
             changes,
             changing: Arc::default(),
+            accounting: Arc::default(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sluice_domain::call_budget::BudgetRow;
 use sluice_domain::job::JobId;
 use sluice_domain::run::{LoadedJob, RunResult};
 use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
@@ -45,8 +46,10 @@ pub(super) enum Message {
     Loaded(BacklogQuery, Result<Page, sluice_ledger::Error>),
     /// Jobs that are to run, read because memory had only their records.
     Read(Vec<Vec<JobId>>, Result<Vec<LoadedJob>, sluice_ledger::Error>),
-    /// `None` if the run was lost.
-    Ended(JobId, Option<Box<RunResult>>),
+    /// The result is `None` if the run was lost. With the calls that its slot has made so far, if they are counted.
+    Ended(JobId, Option<Box<RunResult>>, Option<u32>),
+    /// The rows of a budget after a charge; `None` if it failed.
+    Charged(Arc<str>, Option<Vec<BudgetRow>>),
     Reloaded(JobId, Result<Option<Box<LoadedJob>>, sluice_ledger::Error>),
     /// Whether the route is durable.
     Rerouted(JobId, bool),

@@ -16,6 +16,8 @@ mod tasks;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sluice_connectors::Quota;
+use sluice_domain::call_budget::UsageReport;
 use sluice_domain::hash::{Map, Set};
 use sluice_domain::job::JobId;
 use sluice_domain::random::Random;
@@ -24,6 +26,7 @@ use sluice_domain::schedule::backlog::BacklogQuery;
 use sluice_domain::schedule::{Input, Limits, PendingJob, Scheduler, SchedulerAction};
 use sluice_domain::time::Time;
 use sluice_domain::worker::Worker;
+use sluice_ledger::ChargeCalls;
 
 use crate::work::WorkContext;
 pub use handle::{Inbox, SchedulerHandle};
@@ -83,6 +86,17 @@ impl Loop {
                 self.tasks.read(std::mem::take(&mut self.unread));
             }
         }
+        self.give_back_charges().await;
+    }
+
+    /// Calls of budgets that are charged and not used count again after a restart. Without it they are lost, as after a crash.
+    async fn give_back_charges(&self) {
+        for (destination, charge) in self.scheduler.unused_charges(self.context.clock.now()) {
+            let charge = ChargeCalls { destination: destination.clone(), charge };
+            if let Err(error) = self.context.ledger.charge_calls(charge).await {
+                tracing::warn!(%destination, %error, "unused calls of the budget were not given back");
+            }
+        }
     }
 
     fn configure(&mut self) {
@@ -118,7 +132,14 @@ impl Loop {
                 self.step(Input::LoadFailed { worker, destination });
             }
             Message::Read(groups, read) => self.read(groups, read),
-            Message::Ended(id, result) => self.ended(id, result),
+            Message::Ended(id, result, calls) => {
+                self.called(id, calls);
+                self.ended(id, result);
+            }
+            Message::Charged(destination, rows) => {
+                let answer = rows.map(|rows| (rows, self.context.clock.ledger_time()));
+                self.step(Input::Charged { destination, answer });
+            }
             Message::Reloaded(id, Ok(found)) => self.reloaded(id, found),
             Message::Reloaded(id, Err(error)) => {
                 tracing::error!(job = %id, %error, "the job could not be read; trying again");
@@ -212,6 +233,15 @@ impl Loop {
         }
     }
 
+    /// The slot of a job has made so many calls by now.
+    fn called(&mut self, job: JobId, calls: Option<u32>) {
+        let Some(calls) = calls else { return };
+        let destination = self.scheduler.destination_of(job).unwrap_or_default();
+        let quota = self.context.revisions.current().connectors.quota(&destination);
+        let reported = quota.map(|Quota { used, limit }| UsageReport { used, limit });
+        self.step(Input::Called { job, calls, reported });
+    }
+
     fn ended(&mut self, id: JobId, result: Option<Box<RunResult>>) {
         let input = result.as_ref().map_or(Input::RunLost(id), |result| Input::of_run(id, result));
         match result.map(|result| *result) {
@@ -270,6 +300,11 @@ impl Loop {
                 Some(record) => self.tasks.reroute(record.clone(), job),
                 None => self.tasks.handle.send(Message::Rerouted(job.id, false)),
             },
+            SchedulerAction::Postpone(job) => match self.cache.record(job.id) {
+                Some(record) => self.tasks.postpone(record.clone(), job),
+                None => self.tasks.handle.send(Message::Ended(job.id, None, None)),
+            },
+            SchedulerAction::Charge(destination, charge) => self.tasks.charge(destination, charge),
             SchedulerAction::WakeAt(at) => self.wake = Some(at),
             SchedulerAction::Gate(destination, change) => gate_changes::report(&self.context, destination, change),
         }
@@ -279,7 +314,8 @@ impl Loop {
     fn start(&self, loaded: Vec<LoadedJob>) {
         let Some(first) = loaded.first() else { return };
         let destination = self.scheduler.destination_of(first.job.id).unwrap_or_default();
-        self.tasks.run(loaded, destination);
+        let allowance = self.scheduler.allowance(first.job.id);
+        self.tasks.run(loaded, destination, allowance);
     }
 
     fn load(&self, query: BacklogQuery) {

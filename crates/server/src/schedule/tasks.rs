@@ -4,15 +4,16 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::Poll;
 
+use sluice_domain::call_budget::{BudgetCharge, CallMeter};
 use sluice_domain::hash::Set;
 use sluice_domain::job::JobId;
-use sluice_domain::run::{LoadedJob, StepRoute, reroute};
+use sluice_domain::run::{LoadedJob, StepRoute, postpone, reroute};
 use sluice_domain::schedule::PendingJob;
 use sluice_domain::schedule::backlog::BacklogQuery;
-use sluice_ledger::{ChargeResult, JobRecord};
+use sluice_ledger::{ChargeCalls, ChargeResult, JobRecord};
 
 use super::handle::{Message, Page, SchedulerHandle};
-use crate::work::{Ended, WorkContext, work};
+use crate::work::{Ended, Slot, WorkContext, work};
 
 /// What every task needs.
 #[derive(Clone, Debug)]
@@ -59,25 +60,56 @@ impl Tasks {
         });
     }
 
-    /// Runs jobs with one slot of this destination. The loop is told of the end of each, even if a run panics.
-    pub fn run(&self, jobs: Vec<LoadedJob>, destination: Arc<str>) {
+    /// Runs jobs with one slot of this destination, which may make so many calls. The loop is told of the end of each, even if a run
+    /// panics.
+    pub fn run(&self, jobs: Vec<LoadedJob>, destination: Arc<str>, allowance: Option<u32>) {
         let Tasks { context, handle } = self.clone();
         let mut running: Set<JobId> = jobs.iter().map(|loaded| loaded.job.id).collect();
+        let meter = allowance.map(|calls| CallMeter::new(Some(calls)));
         tokio::spawn(async move {
+            let made = || meter.as_ref().map(CallMeter::made);
             let ended = |id: JobId, result: Ended| {
                 running.remove(&id);
                 let result = result.map_err(|error| {
                     tracing::error!(job = %id, %error, "settlement not written; reloading the job");
                 });
-                handle.send(Message::Ended(id, result.ok()));
+                handle.send(Message::Ended(id, result.ok(), made()));
             };
             // Boxed, so that the task is small when it moves between threads.
-            let panicked = caught(Box::pin(work(&context, jobs, destination, ended))).await.is_err();
+            let panicked = caught(Box::pin(work(&context, jobs, Slot { destination, meter: meter.clone() }, ended)))
+                .await
+                .is_err();
             for id in running {
                 debug_assert!(panicked, "{id} has not ended");
                 tracing::error!(job = %id, "a run panicked; its outcome counts as unknown");
-                handle.send(Message::Ended(id, None));
+                handle.send(Message::Ended(id, None, made()));
             }
+        });
+    }
+
+    /// Writes that a job waits for the budget of its destination, as the end of a run.
+    pub fn postpone(&self, job: JobRecord, pending: PendingJob) {
+        let Tasks { context, handle } = self.clone();
+        tokio::spawn(async move {
+            let (settle, result) = postpone(&job, &pending, context.now(&job.worker));
+            let written = context.ledger.settle(settle).await;
+            if let Err(error) = &written {
+                tracing::warn!(job = %job.id, %error, "the wait for a budget was not written; reloading the job");
+            }
+            let result = matches!(written, Ok(ChargeResult::Settled)).then(|| Box::new(result));
+            handle.send(Message::Ended(job.id, result, None));
+        });
+    }
+
+    /// Charges calls of a budget.
+    pub fn charge(&self, destination: Arc<str>, charge: BudgetCharge) {
+        let Tasks { context, handle } = self.clone();
+        tokio::spawn(async move {
+            let written = context.ledger.charge_calls(ChargeCalls { destination: destination.clone(), charge }).await;
+            if let Err(error) = &written {
+                tracing::warn!(%destination, %error, "calls of the budget were not charged; trying again");
+            }
+            handle.send(Message::Charged(destination, written.ok()));
         });
     }
 

@@ -79,6 +79,22 @@ pub(crate) struct TrialProgress {
 }
 
 impl Trial {
+    fn new(id: u64, input: &TrialInput) -> Trial {
+        Trial {
+            id,
+            active: input.active.revision.clone(),
+            candidate: input.candidate.revision.clone(),
+            since: input.since,
+            started: Instant::now(),
+            done: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            is_cut: AtomicBool::new(false),
+            is_cancelled: AtomicBool::new(false),
+            state: Mutex::new(TrialState::Running),
+            looked_at: Mutex::new(Instant::now()),
+        }
+    }
+
     /// Progress. A caller that looks keeps the trial running.
     pub fn progress(&self) -> TrialProgress {
         if let Ok(mut looked_at) = self.looked_at.lock() {
@@ -132,19 +148,7 @@ impl Trials {
         if last.as_ref().is_some_and(|trial| trial.is_running()) {
             return None;
         }
-        let trial = Arc::new(Trial {
-            id: self.started.fetch_add(1, Ordering::Relaxed) + 1,
-            active: input.active.revision.clone(),
-            candidate: input.candidate.revision.clone(),
-            since: input.since,
-            started: Instant::now(),
-            done: AtomicU64::new(0),
-            total: AtomicU64::new(0),
-            is_cut: AtomicBool::new(false),
-            is_cancelled: AtomicBool::new(false),
-            state: Mutex::new(TrialState::Running),
-            looked_at: Mutex::new(Instant::now()),
-        });
+        let trial = Arc::new(Trial::new(self.started.fetch_add(1, Ordering::Relaxed) + 1, &input));
         *last = Some(trial.clone());
         let (trials, running) = (self.clone(), trial.clone());
         tokio::spawn(async move {
@@ -198,3 +202,7 @@ impl Trials {
         report.map(Some).map_err(|error| format!("the contacts could not be compared: {error}"))
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -46,11 +46,13 @@ pub(crate) struct ShadowRun {
     revisions: Revisions,
     /// The last one that was compiled.
     candidate: Option<Arc<LoadedRevision>>,
+    /// Compares one request. Tests replace it.
+    pub(super) compare_one: fn(&mut TrialRun, &StoredEvent),
 }
 
 impl ShadowRun {
     pub fn new(ledger: Ledger, revisions: Revisions) -> ShadowRun {
-        ShadowRun { ledger, revisions, candidate: None }
+        ShadowRun { ledger, revisions, candidate: None, compare_one: TrialRun::add }
     }
 
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
@@ -68,7 +70,7 @@ impl ShadowRun {
     }
 
     /// Compares the next requests.
-    async fn look(&mut self) -> Result<(), sluice_ledger::Error> {
+    pub(super) async fn look(&mut self) -> Result<(), sluice_ledger::Error> {
         let Some(record) = self.ledger.shadow().await? else {
             self.candidate = None;
             return Ok(());
@@ -112,9 +114,10 @@ impl ShadowRun {
         let candidate = self.compiled(record)?;
         let input = TrialInput { active, candidate, only_flows_differ: false, since: Time(0) };
         let pseudonyms = self.revisions.pseudonyms().clone();
+        let compare_one = self.compare_one;
         let compared = tokio::task::spawn_blocking(move || {
             let mut run = TrialRun::new(input, pseudonyms);
-            page.iter().for_each(|stored| run.add(stored));
+            page.iter().for_each(|stored| compare_one(&mut run, stored));
             run.into_report()
         });
         compared.await.map_err(|error| format!("a request could not be compared: {error}"))

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sluice_domain::alert::Signals;
-use sluice_domain::alert::signal::{CallCounts, CallLimit};
+use sluice_domain::alert::signal::{CallCounts, CallLimit, LimitForecast};
 use sluice_domain::history::series::{HistoryQuery, HistoryRow};
 use sluice_domain::history::{Measure, Step, Value};
 use sluice_domain::job::JobState;
@@ -40,7 +40,14 @@ impl Watch {
     ) -> Result<Signals, sluice_ledger::Error> {
         let totals = self.ledger.job_totals().await?;
         let is_purpose = |wait: WaitReason| {
-            matches!(wait, WaitReason::Approval | WaitReason::Policy | WaitReason::SafeMode | WaitReason::Delay)
+            matches!(
+                wait,
+                WaitReason::Approval
+                    | WaitReason::Policy
+                    | WaitReason::SafeMode
+                    | WaitReason::Budget
+                    | WaitReason::Delay
+            )
         };
         let on_purpose = totals.iter().filter(|total| total.count > 0 && total.wait.is_some_and(is_purpose));
         let on_purpose: BTreeSet<&str> = on_purpose.map(|total| &*total.worker).collect();
@@ -70,7 +77,7 @@ impl Watch {
             clock: self.clock.warning(self.clock.read_ledger_clock()),
             payload_drift: self.payload_drift().await?,
             late_responses: vec![],
-            call_limits: self.call_limits(),
+            call_limits: self.call_limits(view),
         })
     }
 
@@ -82,12 +89,18 @@ impl Watch {
         Ok(sources)
     }
 
-    /// What destinations reported about their daily limits since the node started.
-    fn call_limits(&self) -> Vec<CallLimit> {
-        let live = self.revisions.current();
+    /// Budgets of destinations, and what others reported about their daily limits since the node started.
+    fn call_limits(&self, view: Option<&SchedulerView>) -> Vec<CallLimit> {
+        let (live, now) = (self.revisions.current(), self.clock.ledger_time());
         let limit = |destination: &String| {
+            let budget = view.and_then(|view| view.gates.get(destination)?.budget.as_ref());
+            if let Some((budget, limit)) = budget.and_then(|budget| Some((budget, budget.limit?))) {
+                let forecast = LimitForecast::Budget(budget.runs_out_at.map(|at| at.since(now)));
+                return Some(CallLimit { destination: destination.clone(), used: budget.used, limit, forecast });
+            }
             let quota = live.connectors.quota(destination)?;
-            Some(CallLimit { destination: destination.clone(), used: quota.used, limit: quota.limit })
+            let forecast = LimitForecast::Recent;
+            Some(CallLimit { destination: destination.clone(), used: quota.used, limit: quota.limit, forecast })
         };
         live.config.destinations.keys().filter_map(limit).collect()
     }

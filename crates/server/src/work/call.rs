@@ -1,10 +1,12 @@
 //! Calls a destination for a run, and records the intent as the run asks.
 
+use std::sync::Arc;
+
 use sluice_connectors::{Call, Connectors};
 use sluice_domain::outcome::{Outcome, Readback};
 use sluice_domain::run::{CallBatch, Input, RECORD_AFTER, Recording, StepCall, timed_out};
 
-use super::telemetry::{self, CallFacts};
+use super::telemetry::{self, CallEnd, CallFacts};
 use super::{Member, WorkContext};
 
 /// Makes the calls of a batch, as one request where the connector can. Answers for each call with its outcome, and whether its
@@ -15,15 +17,16 @@ pub(super) async fn call(
     batch: CallBatch,
 ) -> Result<Vec<(Outcome, bool)>, sluice_ledger::Error> {
     let (Some(first), Some(member)) = (batch.calls.first(), members.first()) else { return Ok(vec![]) };
-    let connectors = context.revisions.connectors(&member.revision, &first.destination);
+    let connectors = connectors(context, member, &first.destination);
     let facts: Vec<CallFacts> = batch.calls.iter().map(|call| CallFacts::of(context, call)).collect();
     let sent = facts.first().and_then(CallFacts::context);
     let started = context.clock.now();
     let answered = make(context, &connectors, batch).await?;
     let took = context.clock.now().since(started);
     for ((member, facts), (outcome, _)) in members.iter().zip(&facts).zip(&answered) {
+        context.metrics.destination_wait(facts.destination(), started.since(member.due_since));
         let first = sent.filter(|_| facts.context() != sent);
-        telemetry::called(context, member, facts, (outcome, took), first);
+        telemetry::called(context, member, facts, CallEnd { outcome, took, first });
         let failed = outcome.failure().is_some() && !matches!(outcome, Outcome::Wait { .. });
         if let Some(worker) = member.worker.as_ref().filter(|worker| !worker.safe_mode.when.is_empty()) {
             Box::pin(context.safe_modes.attempted(worker, failed, context.clock.ledger_time())).await;
@@ -72,11 +75,19 @@ async fn make(
 
 /// Asks the destination how an earlier call ended.
 pub(super) async fn read_back(context: &WorkContext, members: &[Member], call: StepCall) -> Input {
-    let revision = members.first().map(|member| member.revision.clone()).unwrap_or_default();
-    let connectors = context.revisions.connectors(&revision, &call.destination);
+    let connectors = match members.first() {
+        Some(member) => connectors(context, member, &call.destination),
+        None => context.revisions.connectors(&Arc::default(), &call.destination),
+    };
     let effect_key = call.effect_key.to_string();
     let readback = tokio::time::timeout(call.timeout, connectors.read_back(request(&call, &effect_key))).await;
     Input::ReadBack(readback.unwrap_or_else(|_| Readback::Unreadable(timed_out(call.timeout))))
+}
+
+/// The connectors of a destination, which count the calls of the slot if its budget is limited.
+fn connectors(context: &WorkContext, member: &Member, destination: &str) -> Connectors {
+    let connectors = context.revisions.connectors(&member.revision, destination);
+    member.meter.as_ref().map_or(connectors.clone(), |meter| connectors.metered(meter.clone()))
 }
 
 fn request<'a>(call: &'a StepCall, effect_key: &'a str) -> Call<'a> {
@@ -86,6 +97,7 @@ fn request<'a>(call: &'a StepCall, effect_key: &'a str) -> Call<'a> {
         with: &call.with,
         effect_key,
         message_key: call.message_key.as_deref(),
+        record: call.record.as_ref(),
         attempt: call.attempt,
         traceparent: Some(&call.traceparent),
         timeout: call.timeout,

@@ -19,12 +19,13 @@ use std::time::Instant;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use sluice_domain::job::JobId;
+use sluice_domain::call_budget::CallMeter;
+use sluice_domain::job::{JobId, JobState};
 use sluice_domain::run::{Command, GroupCommand, GroupInput, GroupRun, LoadedJob, RunContext, RunResult};
 use sluice_domain::time::Time;
 use sluice_domain::trace::RunTrace;
 use sluice_domain::worker::Worker;
-use sluice_ledger::{ChangedJob, EventRecord, Ledger};
+use sluice_ledger::{ChangedJob, EventRecord, JobRecord, Ledger};
 
 use crate::clock::Clock;
 use crate::enrich::Lookups;
@@ -85,19 +86,28 @@ struct Member {
     worker: Option<Arc<Worker>>,
     event: Arc<EventRecord>,
     trace: RunTrace,
+    meter: Option<CallMeter>,
+    /// When its job could have run first, by the steady clock.
+    due_since: Time,
+}
+
+/// What jobs run with: a slot of a destination.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// Empty for internal steps.
+    pub destination: Arc<str>,
+    /// Counts the calls.
+    pub meter: Option<CallMeter>,
 }
 
 /// Runs jobs with one slot: each until an external step has been attempted or nothing is left to do. `ended` is called once for
 /// each job, as soon as its end is durable.
-pub async fn work(
-    context: &WorkContext,
-    jobs: Vec<LoadedJob>,
-    destination: Arc<str>,
-    mut ended: impl FnMut(JobId, Ended),
-) {
+pub async fn work(context: &WorkContext, jobs: Vec<LoadedJob>, slot: Slot, mut ended: impl FnMut(JobId, Ended)) {
     let Some(worker) = jobs.first().map(|loaded| loaded.job.worker.clone()) else { return };
     let started = Instant::now();
     let mut configured = Vec::with_capacity(jobs.len());
+    let Slot { destination, meter } = slot;
+    let slot = SlotFacts { meter, due_since: jobs.iter().map(|loaded| due_since(context, &loaded.job)).collect() };
     for loaded in jobs {
         telemetry::started(context, &loaded);
         let config = context.revisions.for_run(&loaded.job.revision, &context.ledger).await;
@@ -114,7 +124,7 @@ pub async fn work(
                     telemetry::ended(context, group.member(index), &result, started);
                     ended(group.member(index).job().id, Ok(result));
                 }
-                command => performing.push(perform::perform(context, members_of(&group, &command), command)),
+                command => performing.push(perform::perform(context, members_of(&group, &command, &slot), command)),
             }
         }
         let Some(performed) = performing.next().await else { return };
@@ -129,7 +139,21 @@ pub async fn work(
     }
 }
 
-fn members_of(group: &GroupRun, command: &GroupCommand) -> Vec<Member> {
+/// What the jobs of a slot share, and since when each was due.
+struct SlotFacts {
+    meter: Option<CallMeter>,
+    due_since: Vec<Time>,
+}
+
+/// When the job could have run first since its last attempt, by the steady clock.
+fn due_since(context: &WorkContext, job: &JobRecord) -> Time {
+    match job.state {
+        JobState::Retrying | JobState::Waiting if job.due_at != JobRecord::DUE_AT_ONCE => job.due_at,
+        _ => context.clock.now() - context.clock.ledger_time().since(job.updated_at),
+    }
+}
+
+fn members_of(group: &GroupRun, command: &GroupCommand, slot: &SlotFacts) -> Vec<Member> {
     let member = |index: usize| {
         let run = group.member(index);
         Member {
@@ -138,6 +162,8 @@ fn members_of(group: &GroupRun, command: &GroupCommand) -> Vec<Member> {
             worker: run.worker().cloned(),
             event: run.event().clone(),
             trace: run.trace(),
+            meter: slot.meter.clone(),
+            due_since: slot.due_since.get(index).copied().unwrap_or_default(),
         }
     };
     match command {

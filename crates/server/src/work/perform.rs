@@ -38,6 +38,7 @@ async fn perform_one(context: &WorkContext, members: &[Member], command: Command
     Ok(match command {
         Command::Settle(settle) => Input::Settled(write(context, *settle).await?),
         Command::Begin { begin, caps } => Input::Begun(ledger.begin(*begin, caps).await?),
+        Command::ReadRecord { job, identity } => Input::Record(ledger.remembered_record(job, identity).await?),
         Command::ReadBack(read) => call::read_back(context, members, *read).await,
         Command::Skip(skip) => Input::Skipped(ledger.skip(*skip).await?),
         Command::ReadContactFacts { contact, channel, purposes } => {

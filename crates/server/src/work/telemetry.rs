@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sluice_domain::alert::notice::signal;
+use sluice_domain::event::EventId;
 use sluice_domain::job::{EffectKey, JobId, JobState, written_record};
 use sluice_domain::mask;
 use sluice_domain::outcome::{Failure, Outcome};
+use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::record::JobRecord;
 use sluice_domain::run::{DenialKind, GroupRun, JobRun, LoadedJob, Notice, RunResult, StepCall};
-use sluice_domain::trace::{EventTrace, Span, SpanKind, TraceContext};
+use sluice_domain::trace::{EventTrace, RecordedSpan, Span, SpanId, SpanKind, TraceContext};
 use sluice_ledger::{EventRecord, NewEvent};
 
 use super::{Member, WorkContext};
@@ -34,7 +36,9 @@ pub(super) fn started(context: &WorkContext, loaded: &LoadedJob) {
             rebuild_publishing(context, event, &job.queue);
         }
     }
-    if let Some(unlogged) = context.metrics.stages.started.take() {
+    if tracing::enabled!(tracing::Level::INFO)
+        && let Some(unlogged) = context.metrics.stages.started.take()
+    {
         tracing::info!(
             stage = "started", event = %event.id, job = %job.id, key = %key_hash(context, event), source = %event.source,
             worker = %job.worker, queue = %job.queue, destination = %job.destination, object = %event.event_type,
@@ -52,19 +56,17 @@ fn was_published_lately(context: &WorkContext, event: &EventRecord) -> bool {
 }
 
 /// Builds the publishing span of an event again. It is exported if the first one was not.
-fn rebuild_publishing(context: &WorkContext, event: &EventRecord, queue: &str) {
+fn rebuild_publishing(context: &WorkContext, event: &Arc<EventRecord>, queue: &Arc<str>) {
     let trace = EventTrace::of(event);
-    let took = event.persisted_at.since(event.received_at);
-    let start = Duration::from_millis(u64::try_from(event.received_at.0).unwrap_or(0));
-    let span = publishing(event, trace.published(event.id), queue);
-    context.metrics.traces.record(Span {
+    let (own, event, queue) = (trace.published(event.id), event.clone(), queue.clone());
+    let (took, received) = (event.persisted_at.since(event.received_at), event.received_at);
+    let span = RecordedSpan::new(own, move |own| Span {
         parent: trace.parent,
         parent_is_remote: true,
-        start,
-        took,
-        rebuilt: true,
-        ..span
+        ..publishing(&event, own, &queue)
     });
+    let start = Duration::from_millis(u64::try_from(received.0).unwrap_or(0));
+    context.metrics.traces.record(RecordedSpan { start, took, rebuilt: true, ..span });
 }
 
 fn publishing(event: &EventRecord, context: TraceContext, queue: &str) -> Span {
@@ -76,15 +78,18 @@ fn publishing(event: &EventRecord, context: TraceContext, queue: &str) -> Span {
 }
 
 /// An event that a step emitted was accepted.
-pub(super) fn emitted(context: &WorkContext, event: &NewEvent, id: sluice_domain::event::EventId) {
+pub(super) fn emitted(context: &WorkContext, event: &NewEvent, id: EventId) {
     if !context.metrics.traces.is_on() {
         return;
     }
     let record = event.record(id);
     let trace = EventTrace::of(&record);
-    let queue = event.jobs.first().map_or(&event.flow, |job| &job.queue);
-    let span = publishing(&record, trace.published(id), queue);
-    context.metrics.traces.record(ended_now(Span { parent: trace.parent, ..span }, Duration::ZERO));
+    let queue = event.jobs.first().map_or(&event.flow, |job| &job.queue).clone();
+    let span = RecordedSpan::new(trace.published(id), move |own| Span {
+        parent: trace.parent,
+        ..publishing(&record, own, &queue)
+    });
+    context.metrics.traces.record(ended_now(span, Duration::ZERO));
 }
 
 fn messaging(span: Span, operation: &'static str, queue: &str) -> Span {
@@ -95,22 +100,22 @@ fn messaging(span: Span, operation: &'static str, queue: &str) -> Span {
 }
 
 /// What is logged of a call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct CallFacts {
     job: JobId,
     action: &'static str,
     destination: Arc<str>,
     label: Arc<str>,
     effect: EffectKey,
-    /// Kind of the record: `object` or `table` of the step.
-    object: Option<String>,
+    /// Kind of the record: `object` or `table` of the step. Not masked.
+    object: Option<Arc<str>>,
     attempt: u32,
     context: Option<TraceContext>,
 }
 
 impl CallFacts {
     pub(super) fn of(context: &WorkContext, call: &StepCall) -> CallFacts {
-        let name = |key: &str| call.with.get(key).and_then(Value::as_str).map(shown);
+        let name = |key: &str| call.with.get(key).and_then(Value::as_str).map(Arc::from);
         CallFacts {
             job: call.job,
             action: call.action.name(),
@@ -121,6 +126,10 @@ impl CallFacts {
             attempt: call.attempt,
             context: context.metrics.traces.is_on().then(|| TraceContext::parse(&call.traceparent)).flatten(),
         }
+    }
+
+    pub(super) fn destination(&self) -> &str {
+        &self.destination
     }
 
     /// The span of the call; `None` while traces are off.
@@ -135,21 +144,24 @@ fn shown(text: &str) -> String {
 }
 
 /// The id of the record that a call wrote.
-fn record_id(outcome: &Outcome) -> Option<String> {
+fn written(outcome: &Outcome) -> Option<String> {
     match outcome {
-        Outcome::Done { result } => written_record(result).map(|id| shown(&id)),
+        Outcome::Done { result } => written_record(result),
         _ => None,
     }
 }
 
-/// A call has ended. `first` is the span whose context was sent, if the request was shared with another call.
-pub(super) fn called(
-    context: &WorkContext,
-    member: &Member,
-    facts: &CallFacts,
-    (outcome, took): (&Outcome, Duration),
-    first: Option<TraceContext>,
-) {
+/// How a call has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallEnd<'a> {
+    pub(super) outcome: &'a Outcome,
+    pub(super) took: Duration,
+    /// The span whose context was sent, if the request was shared with another call.
+    pub(super) first: Option<TraceContext>,
+}
+
+pub(super) fn called(context: &WorkContext, member: &Member, facts: &CallFacts, end: CallEnd<'_>) {
+    let CallEnd { outcome, took, first } = end;
     let event = &member.event;
     // An exemplar leads to the trace of the call, which later attempts have for themselves.
     let trace = facts.context.map(|context| context.trace.to_string());
@@ -162,44 +174,72 @@ pub(super) fn called(
             context.metrics.history.signalled(alert.name(), since_began);
         }
     }
-    log_call(context, event, facts, (outcome, took));
+    log_call(context, event, facts, end);
     let Some(own) = facts.context else { return };
     let failed = outcome.failure().filter(|_| !matches!(outcome, Outcome::Wait { .. }));
-    let span = Span::new(own, SpanKind::Client, format!("{} {}", facts.action, facts.destination))
-        .with("sluice.destination", facts.destination.clone())
-        .with("sluice.action", facts.action)
-        .with("sluice.step", shown(&facts.label))
-        .with("sluice.job.id", facts.job.to_string())
-        .with("sluice.event.id", event.id.to_string())
-        .with("sluice.effect.key", facts.effect.to_string())
-        .with("sluice.attempt", facts.attempt)
-        .with("sluice.outcome", outcome.as_str())
-        .with_some("sluice.object", facts.object.clone())
-        .with_some("sluice.record.id", record_id(outcome))
-        .failed(failed.map(|failure| shown(&failure.code)));
-    let span = Span {
-        parent: Some(member.trace.context.span),
-        links: first.into_iter().collect(),
-        since_received: context.clock.ledger_time().since(event.received_at),
-        ..span
+    let described = DescribedCall {
+        facts: facts.clone(),
+        event: event.id,
+        outcome: outcome.as_str(),
+        record: written(outcome),
+        code: failed.map(|failure| failure.code.clone()),
+        parent: member.trace.context.span,
+        first,
     };
-    context.metrics.traces.record(ended_now(span, took));
+    let since_received = context.clock.ledger_time().since(event.received_at);
+    let span = RecordedSpan::new(own, move |own| described.span(own));
+    context.metrics.traces.record(ended_now(RecordedSpan { failed: failed.is_some(), since_received, ..span }, took));
 }
 
-fn log_call(context: &WorkContext, event: &EventRecord, facts: &CallFacts, (outcome, took): (&Outcome, Duration)) {
+/// What the span of a call is described from.
+struct DescribedCall {
+    facts: CallFacts,
+    event: EventId,
+    outcome: &'static str,
+    record: Option<String>,
+    /// Code of the failure.
+    code: Option<String>,
+    parent: SpanId,
+    /// The span whose context was sent, if the request was shared with another call.
+    first: Option<TraceContext>,
+}
+
+impl DescribedCall {
+    fn span(self, own: TraceContext) -> Span {
+        let facts = self.facts;
+        let span = Span::new(own, SpanKind::Client, format!("{} {}", facts.action, facts.destination))
+            .with("sluice.destination", facts.destination)
+            .with("sluice.action", facts.action)
+            .with("sluice.step", shown(&facts.label))
+            .with("sluice.job.id", facts.job.to_string())
+            .with("sluice.event.id", self.event.to_string())
+            .with("sluice.effect.key", facts.effect.to_string())
+            .with("sluice.attempt", facts.attempt)
+            .with("sluice.outcome", self.outcome)
+            .with_some("sluice.object", facts.object.as_deref().map(shown))
+            .with_some("sluice.record.id", self.record.as_deref().map(shown))
+            .failed(self.code.as_deref().map(shown));
+        Span { parent: Some(self.parent), links: self.first.into_iter().collect(), ..span }
+    }
+}
+
+fn log_call(context: &WorkContext, event: &EventRecord, facts: &CallFacts, end: CallEnd<'_>) {
+    let CallEnd { outcome, took, .. } = end;
     let CallFacts { job, action, destination, label, attempt, .. } = facts;
-    let object = facts.object.as_deref().unwrap_or_default();
+    let object = || facts.object.as_deref().map(shown).unwrap_or_default();
     match outcome.failure() {
         Some(Failure { class, code, message, .. }) if !matches!(outcome, Outcome::Wait { .. }) => tracing::warn!(
             stage = "called", event = %event.id, %job, key = %key_hash(context, event), source = %event.source, %destination,
-            action, step = %label, object, status = outcome.as_str(), class = class.as_str(), %code, attempt,
+            action, step = %label, object = object(), status = outcome.as_str(), class = class.as_str(), %code, attempt,
             took_ms = millis(took), trace = event.trace_id(), "{message}"
         ),
         failure => {
-            if let Some(unlogged) = context.metrics.stages.called.take() {
+            if tracing::enabled!(tracing::Level::INFO)
+                && let Some(unlogged) = context.metrics.stages.called.take()
+            {
                 tracing::info!(
                     stage = "called", event = %event.id, %job, key = %key_hash(context, event), source = %event.source,
-                    %destination, action, step = %label, object, record = record_id(outcome).unwrap_or_default(),
+                    %destination, action, step = %label, object = object(), record = written(outcome).as_deref().map(shown).unwrap_or_default(),
                     status = outcome.as_str(), code = failure.map_or("", |failure| &failure.code), attempt,
                     took_ms = millis(took), trace = event.trace_id(), unlogged, "destination called"
                 );
@@ -250,7 +290,7 @@ pub(super) fn ended(context: &WorkContext, run: &JobRun, result: &RunResult, sta
     log_end(context, run, job);
     if context.metrics.traces.is_on() {
         let span = run_span(context, run, job);
-        let is_first_failure = span.error.is_some() && span.links.is_empty();
+        let is_first_failure = span.failed && run.trace().link.is_none();
         context.metrics.traces.record(ended_now(span, started.elapsed()));
         if is_first_failure {
             // Under load the first spans of a trace are dropped before it fails.
@@ -273,7 +313,9 @@ fn log_end(context: &WorkContext, run: &JobRun, job: &JobRecord) {
             );
         }
         (state, failure) => {
-            if let Some(unlogged) = context.metrics.stages.settled.take() {
+            if tracing::enabled!(tracing::Level::INFO)
+                && let Some(unlogged) = context.metrics.stages.settled.take()
+            {
                 tracing::info!(
                     stage = "settled", job = %job.id, event = %event.id, key = %key_hash(context, event),
                     worker = %job.worker, source = %event.source, %destination, object = %event.event_type,
@@ -285,33 +327,68 @@ fn log_end(context: &WorkContext, run: &JobRun, job: &JobRecord) {
     }
 }
 
-fn run_span(context: &WorkContext, run: &JobRun, job: &JobRecord) -> Span {
+fn run_span(context: &WorkContext, run: &JobRun, job: &JobRecord) -> RecordedSpan {
     let (event, trace) = (run.event(), run.trace());
-    let is_failed = matches!(job.state, JobState::Dead | JobState::Unknown | JobState::Retrying);
-    let code = job.failure.as_ref().filter(|_| is_failed).map(|failure| shown(&failure.code));
-    let span = Span::new(trace.context, SpanKind::Consumer, format!("process {}", job.queue));
-    let span = messaging(span, "process", &job.queue)
-        .with("messaging.message.id", event.id.to_string())
-        .with("messaging.consumer.group.name", job.worker.clone())
-        .with("sluice.source", event.source.clone())
-        .with("sluice.flow", event.flow.clone())
-        .with("sluice.event.type", shown(&event.event_type))
-        .with("sluice.key.hash", key_hash(context, event))
-        .with("sluice.entity.hash", context.revisions.pseudonyms().digested(&job.entity.to_string()))
-        .with("sluice.job.id", job.id.to_string())
-        .with("sluice.job.state", job.state.as_str())
-        .with("sluice.attempts", job.attempts_total)
-        .with("sluice.replay", job.replays > 0)
-        .failed(code);
-    Span {
+    let failed = matches!(job.state, JobState::Dead | JobState::Unknown | JobState::Retrying);
+    let failure = job.failure.as_ref().filter(|_| failed);
+    let described = DescribedRun {
+        event: event.clone(),
         parent: trace.parent,
-        links: trace.link.into_iter().collect(),
-        since_received: if job.state.is_live() || job.replays > 0 {
-            Duration::ZERO
-        } else {
-            context.clock.ledger_time().since(event.received_at)
-        },
-        ..span
+        link: trace.link,
+        queue: job.queue.clone(),
+        worker: job.worker.clone(),
+        entity: job.entity,
+        job: job.id,
+        state: job.state,
+        attempts: job.attempts_total,
+        is_replay: job.replays > 0,
+        code: failure.map(|failure| failure.code.clone()),
+        pseudonyms: context.revisions.pseudonyms().clone(),
+    };
+    let since_received = if job.state.is_live() || job.replays > 0 {
+        Duration::ZERO
+    } else {
+        context.clock.ledger_time().since(event.received_at)
+    };
+    let span = RecordedSpan::new(trace.context, move |own| described.span(own));
+    RecordedSpan { failed: failure.is_some(), since_received, ..span }
+}
+
+/// What the span of a run is described from.
+struct DescribedRun {
+    event: Arc<EventRecord>,
+    parent: Option<SpanId>,
+    link: Option<TraceContext>,
+    queue: Arc<str>,
+    worker: Arc<str>,
+    entity: u64,
+    job: JobId,
+    state: JobState,
+    attempts: u32,
+    is_replay: bool,
+    /// Code of the failure.
+    code: Option<String>,
+    pseudonyms: PseudonymKey,
+}
+
+impl DescribedRun {
+    fn span(self, own: TraceContext) -> Span {
+        let event = &self.event;
+        let span = Span::new(own, SpanKind::Consumer, format!("process {}", self.queue));
+        let span = messaging(span, "process", &self.queue)
+            .with("messaging.message.id", event.id.to_string())
+            .with("messaging.consumer.group.name", self.worker)
+            .with("sluice.source", event.source.clone())
+            .with("sluice.flow", event.flow.clone())
+            .with("sluice.event.type", shown(&event.event_type))
+            .with("sluice.key.hash", self.pseudonyms.digested(&event.key_text))
+            .with("sluice.entity.hash", self.pseudonyms.digested(&self.entity.to_string()))
+            .with("sluice.job.id", self.job.to_string())
+            .with("sluice.job.state", self.state.as_str())
+            .with("sluice.attempts", self.attempts)
+            .with("sluice.replay", self.is_replay)
+            .failed(self.code.as_deref().map(shown));
+        Span { parent: self.parent, links: self.link.into_iter().collect(), ..span }
     }
 }
 

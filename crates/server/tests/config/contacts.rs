@@ -133,3 +133,72 @@ fn mistakes_are_reported_with_what_to_do() {
     ];
     assert!(problems(&edits).contains("email.send does not write the fields of a record"), "{}", problems(&edits));
 }
+
+/// A worker whose first step looks the person up.
+const LOOKUP: &str = "\
+name: to-crm
+consumes: leads
+run:
+  - name: person
+    run: enrich.http
+    destination: directory
+    with: {url: '/v/{{ event.name }}', fields: {email: email}}
+    identity: {email: '{{ steps.person.output.email }}'}
+  - name: upsert
+";
+
+fn looked_up(edits: &[(&str, &str)]) -> String {
+    let destinations = "destinations:\n  directory: {type: http, base_url: 'https://people.example'}\n";
+    let with_lookup =
+        [("name: to-crm\nconsumes: leads\nrun:\n  - name: upsert\n", LOOKUP), ("destinations:\n", destinations)];
+    problems(&[&with_lookup[..], edits].concat())
+}
+
+#[test]
+fn lookup_that_supplies_an_identity_is_read_and_requires_one() {
+    assert!(looked_up(&[]).contains("no problems"), "{}", looked_up(&[]));
+    let destinations = "destinations:\n  directory: {type: http, base_url: 'https://people.example'}\n";
+    let edits =
+        [("name: to-crm\nconsumes: leads\nrun:\n  - name: upsert\n", LOOKUP), ("destinations:\n", destinations)];
+    let config = good(&edits);
+    let worker = &config.workers["to-crm"];
+    assert_eq!(worker.identity_lookups().len(), 1);
+    assert_eq!(config.flows["in"].admission.require_identity, Some(true));
+}
+
+#[test]
+fn mistakes_of_an_identity_lookup() {
+    let said = |edits: &[(&str, &str)]| looked_up(edits);
+    let unknown = said(&[("identity: {email: '{{ steps.person", "identity: {mail: '{{ steps.person")]);
+    assert!(unknown.contains("`mail` identifies no contact") && unknown.contains("did you mean `email`?"), "{unknown}");
+    let constant = said(&[("'{{ steps.person.output.email }}'", "ada@example.com")]);
+    assert!(constant.contains("reads no output of a lookup"), "{constant}");
+    let later = said(&[("steps.person.output.email", "steps.upsert.output.id")]);
+    assert!(later.contains("which runs later"), "{later}");
+    let nothing = said(&[("identity: {email: '{{ steps.person.output.email }}'}", "identity: {}")]);
+    assert!(nothing.contains("`identity` must be a map"), "{nothing}");
+    let unread = said(&[("steps.person.output.email", "steps.person.output.mail")]);
+    assert!(unread.contains("never has a value"), "{unread}");
+    let unused = said(&[("identity: {email: body.email}", "require_identity: false, identity: {email: body.email}")]);
+    assert!(unused.contains("identity-unused"), "{unused}");
+    let kept_nowhere = said(&[(CONTACTS, ""), ("    order: latest\n    fields: all\n", "")]);
+    assert!(kept_nowhere.contains("no contacts are kept"), "{kept_nowhere}");
+    let in_flow = said(&[("identity: {email: body.email}", "identity: {email: '{{ steps.person.output.email }}'}")]);
+    assert!(
+        in_flow.contains("a flow is mapped before any step runs") && in_flow.contains("`enrich` step"),
+        "{in_flow}"
+    );
+}
+
+#[test]
+fn identity_belongs_to_a_leading_lookup() {
+    let on_write = problems(&[(
+        "    order: latest\n",
+        "    order: latest\n    identity: {email: '{{ steps.upsert.output.id }}'}\n",
+    )]);
+    assert!(on_write.contains("salesforce.upsert is no lookup"), "{on_write}");
+    let behind = "    fields: all\n    with: {object: Lead, external_id_field: Ext__c, external_id: '{{ event.email }}', fields: {LastName: '{{ event.name }}'}}\n";
+    let lookup = "  - {name: company, run: enrich.company, identity: {email: '{{ steps.company.output.domain }}'}}\n";
+    let said = problems(&[(behind, &format!("{behind}{lookup}"))]);
+    assert!(said.contains("step-order") && said.contains("move the lookup to the front"), "{said}");
+}

@@ -112,7 +112,7 @@ fn mistakes_in_crm_destinations_are_reported() {
         ("class: mapping", "class: auth", "`class` must be one of"),
         ("user: ann@example.com, ", "", "salesforce credentials need `user` with `private_key`"),
         (", private_key: '${secrets.KEY}'", "", "need `client_secret`, `private_key` or `token`"),
-        ("type: hubspot\n    auth", "type: http\n    auth", "has no key `failure_rules`"),
+        ("action: wait", "action: unsure", "only `retry` and `wait` take `for`"),
         ("id_property: email, ", "", "hubspot.upsert needs the parameter `id_property`"),
     ] {
         let (compiled, files) = compiled(&[(old, new)]);

@@ -11,13 +11,17 @@ use crate::editor;
 
 const WHOLE: &str = include_str!("editor/whole.yml");
 
-/// A secret source whose values are valid as a URL, as a user with a password and as a key.
+/// A secret source whose values are valid as a URL, as a user with a password and as a key;
+/// `WHSEC` is one of Standard Webhooks.
 #[derive(Debug)]
 struct Fitting;
 
 impl SecretSource for Fitting {
     fn lookup(&self, name: &str) -> io::Result<Option<SecretValue>> {
-        Ok(Some(SecretValue::from(format!("https://{name}.example"))))
+        Ok(Some(match name {
+            "WHSEC" => SecretValue::from("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+            name => SecretValue::from(format!("https://{name}.example")),
+        }))
     }
 
     fn describe(&self, name: &str) -> String {

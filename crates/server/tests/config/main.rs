@@ -14,5 +14,7 @@ mod guard;
 mod json_schema;
 mod lookups;
 mod mistakes;
+mod oidc;
 mod playbooks;
 mod traces;
+mod upsert;

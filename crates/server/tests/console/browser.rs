@@ -80,8 +80,12 @@ impl Browser {
         found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned()
     }
 
+    /// Clicks, after scrolling there as a person would: on a phone a bar covers the bottom.
     pub async fn click(&self, selector: &str) {
+        const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
         let element = self.element(selector).await;
+        let script = "arguments[0].scrollIntoView({ block: 'center', behavior: 'instant' })";
+        self.call("/execute/sync", json!({ "script": script, "args": [{ ELEMENT: element }] })).await;
         self.call(&format!("/element/{element}/click"), json!({})).await;
     }
 
@@ -97,6 +101,26 @@ impl Browser {
             .flat_map(|key| [json!({ "type": "keyDown", "value": key }), json!({ "type": "keyUp", "value": key })])
             .collect();
         self.call("/actions", json!({ "actions": [{ "type": "key", "id": "keys", "actions": strokes }] })).await;
+    }
+
+    /// Moves the focus with the tabulator key until it is on what the selector names.
+    pub async fn tab_to(&self, selector: &str) {
+        const TAB: &str = "\u{e004}";
+        let script = format!("return document.activeElement.matches({})", json!(selector));
+        for _ in 0..300 {
+            if self.run(&script).await == json!(true) {
+                return;
+            }
+            self.press(TAB).await;
+        }
+        panic!("the tabulator key does not reach {selector}");
+    }
+
+    /// Name and value of every cookie, those that scripts cannot read too.
+    pub async fn cookies(&self) -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let cookies = self.read("/cookie").await;
+        cookies.as_array().unwrap().iter().map(|cookie| (text(&cookie["name"]), text(&cookie["value"]))).collect()
     }
 
     async fn read(&self, path: &str) -> Value {
@@ -129,10 +153,14 @@ impl Browser {
 
     /// Emulates a colour scheme and a width.
     pub async fn emulate(&self, scheme: &str, width: u32) {
+        self.emulate_size(scheme, width, 900).await;
+    }
+
+    pub async fn emulate_size(&self, scheme: &str, width: u32, height: u32) {
         let cdp = |command: &str, params: Value| json!({ "cmd": command, "params": params });
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.call("/goog/cdp/execute", cdp("Emulation.setEmulatedMedia", media)).await;
-        let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600 });
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
         self.call("/goog/cdp/execute", cdp("Emulation.setDeviceMetricsOverride", size)).await;
     }
 
@@ -141,6 +169,12 @@ impl Browser {
         let entries = self.call("/se/log", json!({ "type": "browser" })).await;
         let is_error = |entry: &&Value| entry["level"] == "SEVERE";
         entries.as_array().unwrap().iter().filter(is_error).map(|entry| entry["message"].to_string()).collect()
+    }
+
+    /// Height of the whole page.
+    pub async fn page_height(&self) -> u32 {
+        let height = self.run("return document.documentElement.scrollHeight").await;
+        u32::try_from(height.as_u64().unwrap()).unwrap()
     }
 
     /// Writes a picture of the page below the directory that `SLUICE_SCREENSHOTS` names, if it does.

@@ -58,7 +58,7 @@ async fn an_older_event_that_arrives_late_overwrites_nothing() {
     let field = contact["fields"].as_array().unwrap().iter().find(|field| field["name"] == "attributes.last_name");
     let values = field.unwrap()["values"].as_array().unwrap().clone();
     assert_eq!((&values[0]["value"], &values[1]["value"]), (&json!("King"), &json!("Byron")));
-    assert_eq!((&values[0]["lost"], &values[1]["lost"]), (&Value::Null, &json!("it is older")));
+    assert_eq!((&values[0]["lost"], &values[1]["lost"]), (&Value::Null, &json!("older")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

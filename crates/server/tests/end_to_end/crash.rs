@@ -75,6 +75,7 @@ async fn at_point(world: &World, job: &JobRecord, event: sluice_domain::event::E
     if point == Point::IntentWritten {
         let class = if world.config_path("keyed").exists() { EffectClass::Keyed } else { EffectClass::Blind };
         let begin = Begin {
+            identity: None,
             fence,
             job: job.id,
             n: 1,

@@ -50,6 +50,7 @@ fn provider(name: &str) -> (Sink, String) {
             path: route.path,
             reply: reply(route.answer),
             absent: route.absent.map(reply),
+            batch: None,
         })
         .collect();
     let faults = FaultPlan::scripted([Scripted::first(1, Fault::DropAfter).only(CallKind::Write)]);
@@ -58,25 +59,30 @@ fn provider(name: &str) -> (Sink, String) {
     (sink, base_url)
 }
 
-async fn world(step: &str, destination: &str, more: &[(&str, &str)]) -> World {
+pub(crate) async fn world(step: &str, destination: &str, more: &[(&str, &str)]) -> World {
+    world_with_secret(step, destination, more, "provider-secret").await
+}
+
+/// A world whose destination `provider` has this credential as `PROVIDER`.
+pub(crate) async fn world_with_secret(step: &str, destination: &str, more: &[(&str, &str)], secret: &str) -> World {
     let worker = format!(
         "version: 1\nname: lead-effects\nconsumes: {{ queue: leads }}\nretry: {{ base_delay: 10ms, max_delay: 50ms, max_attempts: 5 }}\nrun:\n  - name: effect\n{step}"
     );
     let destinations = format!("destinations:\n  provider: {{ timeout: 2s, {destination} }}\n");
     let mut files = vec![("flow.yml", FLOW), ("worker.yml", worker.as_str()), ("provider.yml", &destinations)];
     files.extend_from_slice(more);
-    World::start_with_secrets(&files, &[("PROVIDER", "provider-secret")]).await
+    World::start_with_secrets(&files, &[("PROVIDER", secret)]).await
 }
 
 /// Posts a lead and gives back its only job once that is settled.
-async fn settled(world: &World, id: &str) -> Value {
+pub(crate) async fn settled(world: &World, id: &str) -> Value {
     let event = world.post(&lead(id)).await.event();
     let jobs = world.settled(&event).await;
     assert_eq!(jobs.len(), 1, "{jobs:?}");
     world.job(jobs[0]["id"].as_str().unwrap()).await
 }
 
-fn outcomes(job: &Value) -> Vec<&str> {
+pub(crate) fn outcomes(job: &Value) -> Vec<&str> {
     job["attempts_made"].as_array().unwrap().iter().map(|made| made["outcome"].as_str().unwrap()).collect()
 }
 

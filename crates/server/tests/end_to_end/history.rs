@@ -51,6 +51,10 @@ async fn history_has_what_the_node_did_after_a_restart() {
     assert_eq!(counts(&world, "effect_seconds", "destination").await, [row("crm", 2)]);
     assert_eq!(counts(&world, "call_seconds", "destination").await, [row("crm", 3)]);
     assert_eq!(counts(&world, "queue_seconds", "worker").await, [row("to-crm", 3)]);
+    assert_eq!(counts(&world, "wait_seconds", "destination").await, [row("crm", 3)]);
+    let apart = world.get("/api/v1/destinations/crm").await["latency"].clone();
+    assert_eq!((&apart["wait"]["count"], &apart["call"]["count"]), (&json!(3), &json!(3)), "{apart}");
+    assert!(apart["call"]["p50"].as_f64() <= apart["call"]["p99"].as_f64() && apart["window"] == "1h", "{apart}");
     let latency = world.get("/api/v1/latency?window=15m&percentile=95").await;
     assert_eq!((&latency[0]["name"], &latency[0]["count"]), (&json!("crm"), &json!(2)));
     assert!(latency[0]["percentile"].as_f64().unwrap() > 0.0, "{latency}");

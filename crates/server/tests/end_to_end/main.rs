@@ -4,23 +4,35 @@
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod access;
+mod admin_openapi;
 mod alerts;
+mod api;
 mod approvals;
 mod backlogs;
 mod batches;
 mod bound;
+mod budget;
 mod connectors;
 mod contacts;
 mod crash;
 mod declared;
+mod declared_batches;
 mod drift;
 mod effects;
 mod enrich;
+mod event_edits;
+mod example_destinations;
+mod failure_groups;
+mod failure_rules;
+mod feed;
 mod finding;
 mod fixture;
 mod geo_database;
 mod guard_fixture;
 mod history;
+mod identity_lookups;
+#[path = "../intake/vendor/install.rs"]
+mod install;
 mod intake;
 mod late_identity;
 mod messages;

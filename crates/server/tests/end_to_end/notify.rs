@@ -36,7 +36,13 @@ fn provider(name: &str) -> (Sink, String) {
     };
     let routes = routes(&tests)
         .into_iter()
-        .map(|route| SinkRoute { method: route.method, path: route.path, reply: reply(route.answer), absent: None })
+        .map(|route| SinkRoute {
+            method: route.method,
+            path: route.path,
+            reply: reply(route.answer),
+            absent: None,
+            batch: None,
+        })
         .collect();
     let sink = Sink::start(SinkSettings { routes, ..SinkSettings::default() }).unwrap();
     let base = format!("{}{}", sink.url(), base_path(tests.connector));
@@ -177,6 +183,45 @@ async fn many_failures_are_one_notice_and_one_recovery_and_are_routed_by_severit
     .await;
     println!("time to first signal: {} s", stars["time_to_first_signal_p95_seconds"]);
     assert!(stars["time_to_first_signal_p95_seconds"].as_f64().unwrap() < 60.0, "{stars}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_failures_of_one_kind_are_one_notice_and_one_recovery() {
+    const LEADS: usize = 10_000;
+    let rules = "  rules:\n    - { alert: dead-letters, age: 1s }\n    - { alert: queue-age, age: 1h }\n    - { alert: destination-failing, enabled: false }\n";
+    let Channels { slack, smtp, world, .. } = &channels(rules).await;
+    let refusal = Fault::Reply { code: 400 };
+    world.crm.set_faults(FaultPlan::always(refusal)).unwrap();
+    let senders = (0..32).map(|sender| async move {
+        for n in (sender..LEADS).step_by(32) {
+            world.post(&lead(&format!("lead-{n}"))).await.event();
+        }
+    });
+    futures_util::future::join_all(senders).await;
+    let dead = async || {
+        let counts = world.get("/api/v1/status").await;
+        counts["jobs"]["dead"].as_u64().unwrap_or(0)
+    };
+    for wanted in [LEADS as u64 / 2, LEADS as u64] {
+        // Each half has the time that `until` allows.
+        until(|| async { (dead().await >= wanted).then_some(()) }).await;
+    }
+    until(|| async { (!slack.messages().is_empty()).then_some(()) }).await;
+    world.crm.set_faults(FaultPlan::none()).unwrap();
+    let order = json!({ "filter": { "states": ["dead"] }, "reason": "the CRM takes leads again" });
+    assert_eq!(world.act("/api/v1/replays", order).await.status, 200);
+    for wanted in [LEADS as u64 / 2, 0] {
+        until(|| async { (dead().await <= wanted).then_some(()) }).await;
+    }
+    until(|| async { (slack.messages().len() > 1).then_some(()) }).await;
+    let said: Vec<String> = slack.messages().into_iter().map(|message| message.text).collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].starts_with("FIRING "), "{}", said[0]);
+    assert!(said[1].starts_with("RECOVERED "), "{}", said[1]);
+    until(|| async { (smtp.messages().len() > 1).then_some(()) }).await;
+    let subjects: Vec<String> =
+        smtp.messages().iter().map(|mail| mail.header("subject").unwrap_or_default().to_owned()).collect();
+    assert_eq!(subjects.len(), 2, "{subjects:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

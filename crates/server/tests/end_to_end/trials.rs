@@ -177,3 +177,54 @@ async fn a_trial_needs_an_operator_a_window_and_files_that_compile() {
     let answer = request.header("content-type", "application/json").body(order("7d", FLOW).to_string()).send().await;
     assert_eq!(answer.unwrap().status().as_u16(), 403);
 }
+
+/// A world with enough stored requests that a trial takes a while.
+async fn long_history() -> World {
+    let world = World::start().await;
+    world.act("/api/v1/pause", json!({ "target": "worker:to-crm", "reason": "only requests are needed" })).await;
+    for some in (0..2_000).collect::<Vec<u32>>().chunks(50) {
+        let leads: Vec<Value> = some.iter().map(|n| lead(&n.to_string())).collect();
+        let sent = futures_util::future::join_all(leads.iter().map(|lead| world.post(lead))).await;
+        assert!(sent.iter().all(|answer| answer.status == 202));
+    }
+    world
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trial_can_be_cancelled_and_a_second_one_waits_for_the_first() {
+    let world = long_history().await;
+    let flow = FLOW.replace("last_name: body.last_name", "last_name: \"{{ body.last_name | upper }}\"");
+    let order = || json!({ "files": files(&world, &[("flow.yml", &flow)]), "window": "7d" });
+    let ended = async |id: &Value| {
+        let path = format!("/api/v1/trials/{id}");
+        until(|| async {
+            let trial = world.get(&path).await;
+            (trial["state"] != "running").then_some(trial)
+        })
+        .await
+    };
+    // A trial that has ended before the next request arrives shows nothing: another one is started.
+    until(|| async {
+        let first = world.act("/api/v1/trials", order()).await;
+        assert_eq!(first.status, 200, "{}", first.body);
+        let second = world.act("/api/v1/trials", order()).await;
+        let id = if second.status == 200 { &second.body["id"] } else { &first.body["id"] };
+        let found = (second.status == 409).then(|| assert_eq!(second.body["code"], "trial-running"));
+        assert_eq!(ended(id).await["state"], "done");
+        found
+    })
+    .await;
+    let before = everything(&world).await;
+    until(|| async {
+        let first = world.act("/api/v1/trials", order()).await;
+        assert_eq!(first.status, 200, "{}", first.body);
+        let cancelled = world.act(&format!("/api/v1/trials/{}/cancel", first.body["id"]), json!({})).await;
+        assert_eq!(cancelled.status, 200, "{}", cancelled.body);
+        let trial = ended(&first.body["id"]).await;
+        (trial["state"] == "cancelled").then(|| assert!(trial["report"].is_null(), "{trial}"))
+    })
+    .await;
+    assert_eq!(everything(&world).await, before, "nothing was written");
+    // The next one runs to its end.
+    assert_eq!(trial(&world, &[("flow.yml", &flow)]).await["events"], 2_000);
+}

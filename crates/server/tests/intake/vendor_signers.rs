@@ -3,9 +3,17 @@
 //! They are installed once into `target/vendor-signers`. When that fails, this test fails: a verifier that only our own signer
 //! has tried may share its mistakes.
 
+use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use sluice_connectors::{Call, Connectors, OutboundSettings};
+use sluice_domain::action::Action;
+use sluice_domain::destination::{Destination, DestinationKind, GateSettings, HttpDestination};
+use sluice_domain::time::Time;
+use sluice_domain::verify::{Scheme, Secret, Verifier, VerifierSettings};
+use sluice_simulator::{Sink, SinkSettings};
 
 use crate::fixture::{Answer, World};
 use crate::install::{installed, once, python_with, run, scripts};
@@ -26,7 +34,8 @@ fn python() -> Vec<Value> {
     signed_by(command)
 }
 
-fn node() -> Vec<Value> {
+/// Where the vendors' libraries for JavaScript lie.
+fn node_folder() -> PathBuf {
     let folder = installed().join("node");
     let wanted = std::fs::read_to_string(scripts().join("package.json")).expect("the list of packages");
     once(&folder, &wanted, || {
@@ -34,9 +43,73 @@ fn node() -> Vec<Value> {
         let install = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
         run("installing the vendors' libraries from npm", Command::new("npm").args(install).current_dir(&folder));
     });
+    folder
+}
+
+fn node() -> Vec<Value> {
     let mut command = Command::new("node");
-    command.arg(scripts().join("sign.mjs")).current_dir(folder);
+    command.arg(scripts().join("sign.mjs")).current_dir(node_folder());
     signed_by(command)
+}
+
+/// Whether the vendor's library accepts a request with this secret.
+fn accepted_by_library(request: &Value, secret: &str) -> bool {
+    let mut command = Command::new("node");
+    command.arg(scripts().join("verify.mjs")).current_dir(node_folder());
+    command.env("REQUEST", request.to_string()).env("WHSEC_SECRET", secret);
+    run("verifying", &mut command).trim() == "accepted"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhooks_that_go_out_are_accepted_by_the_vendor_library() {
+    let second = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+    let secrets = [WHSEC_SECRET, second].map(|secret| Secret::new("own", secret)).to_vec();
+    let signer = Verifier::new(VerifierSettings::new(Scheme::StandardWebhooks, secrets)).unwrap();
+    let sink = Sink::start(SinkSettings::default()).unwrap();
+    let http =
+        HttpDestination { base_url: Some(sink.url()), signer: Some(Box::new(signer)), ..HttpDestination::default() };
+    let destination = Destination {
+        name: "there".to_owned(),
+        kind: DestinationKind::Http(http),
+        timeout: Duration::from_secs(60),
+        straggler_horizon: None,
+        batch_max: None,
+        gate: GateSettings::default(),
+        failure_rules: vec![],
+    };
+    let connectors = Connectors::new([&destination], &OutboundSettings::default()).unwrap();
+    let with = json!({"url": "/hook", "json": {"type": "lead.created", "name": "Zoë"}});
+    let call = |attempt| Call {
+        action: Action::HttpRequest,
+        destination: "there",
+        with: &with,
+        effect_key: "0123456789abcdef",
+        message_key: None,
+        record: None,
+        attempt,
+        traceparent: None,
+        timeout: Duration::from_secs(60),
+        now: Time::from(jiff::Timestamp::now()),
+    };
+    for attempt in [1, 2] {
+        assert_eq!(connectors.call(call(attempt)).await.as_str(), "done");
+    }
+    let requests: Vec<Value> =
+        sink.requests().iter().map(|sent| json!({ "headers": sent.headers, "body": sent.body })).collect();
+    let verified = tokio::task::spawn_blocking(move || {
+        let ids: Vec<String> = requests
+            .iter()
+            .flat_map(|request| request["headers"].as_array().unwrap())
+            .filter(|pair| pair[0] == "webhook-id")
+            .map(|pair| pair[1].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(ids, ["0123456789abcdef"; 2], "the id is the same in every attempt");
+        let other = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        [WHSEC_SECRET, second, other].map(|secret| accepted_by_library(&requests[1], secret))
+    })
+    .await
+    .unwrap();
+    assert_eq!(verified, [true, true, false], "a receiver may know either secret");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@
 //! calls), then the outages (time intervals), then the random faults (a share of all calls). Random faults depend
 //! only on the seed and the number of the call, so the same calls in the same order get the same faults.
 
+mod catalogue;
 mod injector;
 mod preset;
 
@@ -11,6 +12,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use catalogue::FAULTS;
 pub(crate) use injector::{Call, Decision, Injector};
 pub use preset::Everything;
 

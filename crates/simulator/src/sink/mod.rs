@@ -3,6 +3,8 @@
 //! Responds 200 `{"ok":true}` to any request. `/resource/{id}` stores its body, so that an effect can be read back.
 //! With routes it responds as recorded, and 404 to any other request. `/sim/…` is an API to inspect and control the simulator.
 
+mod provider;
+mod rate_limit;
 mod request_log;
 mod route;
 mod shared;
@@ -12,8 +14,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+pub use provider::Provider;
+pub use rate_limit::RateCounts;
 pub use request_log::{KeyCounts, ReceivedRequest, SinkTruth};
-pub use route::{RecordedReply, SinkRoute};
+pub use route::{BatchRoute, RecordedReply, SinkRoute};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
 use crate::salesforce::Inspected;
@@ -31,6 +35,15 @@ pub enum KeyPolicy {
     Honour,
 }
 
+/// A token endpoint whose access tokens expire. Every other request needs the latest one.
+#[derive(Debug, Clone)]
+pub struct TokenPolicy {
+    /// Path of the endpoint; `*` stands for any text.
+    pub path: String,
+    /// Requests after which a token is refused with 401.
+    pub uses_max: u64,
+}
+
 #[derive(Debug, Clone)]
 pub struct SinkSettings {
     /// Port 0: chosen by the system.
@@ -39,6 +52,10 @@ pub struct SinkSettings {
     pub keys: KeyPolicy,
     /// Recorded replies; the first route that matches applies. Empty: every request is accepted.
     pub routes: Vec<SinkRoute>,
+    /// Behaves as this provider instead.
+    pub provider: Option<Provider>,
+    /// Access tokens that expire.
+    pub tokens: Option<TokenPolicy>,
     /// Name under which it is inspected beside other simulators.
     pub name: &'static str,
     /// Maximum keys and paths recorded; with 0 the sink only counts. The oldest key is dropped first; further paths
@@ -46,6 +63,8 @@ pub struct SinkSettings {
     pub remembered_max: usize,
     /// Maximum complete requests kept; the latest are kept.
     pub requests_kept_max: usize,
+    /// Calls accepted in any second; further ones get 429 with `Retry-After: 1`. Unlimited if `None`.
+    pub calls_per_second_max: Option<u32>,
     /// Maximum stored resources; further ones are rejected with 507.
     pub resources_max: usize,
     /// Larger bodies are rejected with 413.
@@ -59,9 +78,12 @@ impl Default for SinkSettings {
             faults: FaultPlan::none(),
             keys: KeyPolicy::Count,
             routes: Vec::new(),
+            provider: None,
+            tokens: None,
             name: "sink",
             remembered_max: 1_000_000,
             requests_kept_max: 1_000,
+            calls_per_second_max: None,
             resources_max: 1_000_000,
             body_bytes_max: 8 << 20,
         }
@@ -131,9 +153,19 @@ impl Sink {
         self.shared.requests_kept()
     }
 
-    /// Stored body of a resource.
+    /// Stored body of a resource, or of an object by its path.
     pub fn resource(&self, id: &str) -> Option<Vec<u8>> {
         self.shared.resource(id).map(|body| body.to_vec())
+    }
+
+    /// Changes [`SinkSettings::calls_per_second_max`].
+    pub fn limit_rate(&self, calls_per_second_max: Option<u32>) {
+        self.shared.limit_rate(calls_per_second_max);
+    }
+
+    /// Calls that were accepted and refused by the rate limit.
+    pub fn rate_counts(&self) -> RateCounts {
+        self.shared.rate_counts()
     }
 
     /// Replaces the fault plan; its time and call numbers start again.

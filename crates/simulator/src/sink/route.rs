@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderName};
+use serde_json::Value;
 
 use crate::reply::FakeReply;
 
@@ -15,6 +16,28 @@ pub struct SinkRoute {
     pub reply: RecordedReply,
     /// Reply in place of the other one before any write was applied: of a read that looks for an effect.
     pub absent: Option<RecordedReply>,
+    /// The reply has a list with as many results as the request has items.
+    pub batch: Option<BatchRoute>,
+}
+
+/// Where a request has its items and a reply its results, as names of members from the outside in; an empty one is the body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BatchRoute {
+    pub items: Vec<String>,
+    pub results: Vec<String>,
+}
+
+impl BatchRoute {
+    /// The reply with its first result once for each item of the request.
+    fn repeat(&self, reply: &str, request: &[u8]) -> Option<String> {
+        let request: Value = serde_json::from_slice(request).ok()?;
+        let items = self.items.iter().try_fold(&request, |value, name| value.get(name))?.as_array()?.len();
+        let mut reply: Value = serde_json::from_str(reply).ok()?;
+        let results = self.results.iter().try_fold(&mut reply, |value, name| value.get_mut(name))?.as_array_mut()?;
+        let first = results.first()?.clone();
+        *results = vec![first; items];
+        Some(reply.to_string())
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -26,13 +49,22 @@ pub struct RecordedReply {
 }
 
 impl SinkRoute {
+    /// The reply to a request with this body.
+    pub(super) fn reply_to(&self, request: &[u8]) -> FakeReply {
+        let body = self.batch.as_ref().and_then(|batch| batch.repeat(&self.reply.body, request));
+        match body {
+            Some(body) => RecordedReply { body, ..self.reply.clone() }.reply(),
+            None => self.reply.reply(),
+        }
+    }
+
     pub(super) fn matches(&self, method: &str, path: &str) -> bool {
         self.method == method && matches(&self.path, path)
     }
 }
 
 /// Whether the text has the form of the pattern.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
         Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
@@ -60,6 +92,17 @@ impl RecordedReply {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reply_has_one_result_for_each_item() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let batch = BatchRoute { items: names(&["data"]), results: names(&["out", "list"]) };
+        let reply = batch.repeat(r#"{"out":{"list":[{"ok":1},{"no":2}]}}"#, br#"{"data":[1,2,3]}"#);
+        assert_eq!(reply.as_deref(), Some(r#"{"out":{"list":[{"ok":1},{"ok":1},{"ok":1}]}}"#));
+        let whole = BatchRoute::default();
+        assert_eq!(whole.repeat(r#"[{"ok":1}]"#, b"[7]").as_deref(), Some(r#"[{"ok":1}]"#));
+        assert_eq!(whole.repeat("{}", b"[7]"), None);
+    }
 
     #[test]
     fn star_stands_for_any_text() {

@@ -3,17 +3,21 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::HeaderName;
+use hyper::header::{HeaderName, RETRY_AFTER};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::provider::ProviderState;
+use super::rate_limit::{RateCounts, RateLimit};
 use super::request_log::{KeyCounts, KeyLookup, ReceivedRequest, RequestLog, SinkTruth, fingerprint};
-use super::{KeyPolicy, SinkSettings};
+use super::route::matches;
+use super::{KeyPolicy, SinkSettings, TokenPolicy};
 use crate::apply_fault::{FakeTarget, Refusal, ReplyTruth, apply_fault};
 use crate::faults::{Call, CallKind, Injector};
 use crate::inspect::{self, Inspect};
@@ -32,6 +36,10 @@ pub(crate) struct Shared {
     counts: Counts,
     log: Mutex<RequestLog>,
     resources: Mutex<HashMap<String, Bytes>>,
+    provider: ProviderState,
+    /// Number of the latest access token, and the requests that it may still make.
+    token: Mutex<(u64, u64)>,
+    rate: Mutex<RateLimit>,
     /// Notified when a call arrives and when it is settled.
     pub(crate) changed: watch::Sender<()>,
 }
@@ -62,13 +70,24 @@ fn increment(counter: &AtomicU64) -> u64 {
 impl Shared {
     pub(crate) fn new(settings: SinkSettings, injector: Injector) -> Shared {
         Shared {
+            rate: Mutex::new(RateLimit::new(settings.calls_per_second_max)),
             settings,
             injector,
             counts: Counts::default(),
             log: Mutex::default(),
             resources: Mutex::default(),
+            provider: ProviderState::default(),
+            token: Mutex::default(),
             changed: watch::Sender::new(()),
         }
+    }
+
+    pub(super) fn limit_rate(&self, calls_per_second_max: Option<u32>) {
+        lock(&self.rate).calls_per_second_max = calls_per_second_max;
+    }
+
+    pub(super) fn rate_counts(&self) -> RateCounts {
+        lock(&self.rate).counts
     }
 
     fn log(&self) -> MutexGuard<'_, RequestLog> {
@@ -78,7 +97,7 @@ impl Shared {
     pub(crate) fn truth(&self) -> SinkTruth {
         let [requests, settled, applied, applied_unseen, refused, cut, replayed] =
             self.counts.all().map(|counter| counter.load(Ordering::Acquire));
-        let resources = lock(&self.resources).len() as u64;
+        let resources = lock(&self.resources).len() as u64 + self.provider.objects();
         let faults = self.injector.counts();
         let mut truth = SinkTruth {
             requests,
@@ -109,13 +128,15 @@ impl Shared {
     }
 
     pub(crate) fn resource(&self, id: &str) -> Option<Bytes> {
-        lock(&self.resources).get(id).cloned()
+        lock(&self.resources).get(id).cloned().or_else(|| self.provider.object(id))
     }
 
     pub(crate) fn reset(&self) {
         self.counts.all().iter().for_each(|counter| counter.store(0, Ordering::Release));
         *self.log() = RequestLog::default();
         lock(&self.resources).clear();
+        self.provider.reset();
+        *lock(&self.token) = (0, 0);
         self.injector.reset_counts();
         self.changed.send_replace(());
     }
@@ -148,9 +169,16 @@ impl Shared {
     }
 
     /// Applies a request that is not a duplicate, and returns its response.
-    fn serve(&self, method: &Method, path: &str, body: &Bytes) -> FakeReply {
+    fn serve(&self, parts: &Parts, body: &Bytes) -> FakeReply {
+        let (method, path) = (&parts.method, parts.uri.path());
+        if let Some(reply) = self.settings.tokens.as_ref().and_then(|policy| self.check_token(policy, parts)) {
+            return reply;
+        }
+        if let Some(provider) = self.settings.provider {
+            return self.provider.serve(provider, parts, body);
+        }
         if !self.settings.routes.is_empty() {
-            return self.recorded(method, path);
+            return self.recorded(method, path, body);
         }
         let Some(id) = path.strip_prefix("/resource/").filter(|id| !id.is_empty()) else {
             return FakeReply::of(StatusCode::OK, JSON, OK);
@@ -179,15 +207,35 @@ impl Shared {
     }
 
     /// The reply of the first route that matches. A read-back finds nothing before a write was applied.
-    fn recorded(&self, method: &Method, path: &str) -> FakeReply {
+    fn recorded(&self, method: &Method, path: &str, body: &Bytes) -> FakeReply {
         let Some(route) = self.settings.routes.iter().find(|route| route.matches(method.as_str(), path)) else {
             return FakeReply::json(StatusCode::NOT_FOUND, &json!({"error": "no recorded request has this path"}));
         };
         let is_written = self.counts.applied.load(Ordering::Acquire) > 0;
         match &route.absent {
             Some(absent) if !is_written => absent.reply(),
-            _ => route.reply.reply(),
+            _ => route.reply_to(body),
         }
+    }
+
+    fn is_token_request(&self, parts: &Parts) -> bool {
+        self.settings.tokens.as_ref().is_some_and(|policy| matches(&policy.path, parts.uri.path()))
+    }
+
+    /// The reply of the token endpoint, and the refusal of a token that is old or used up. `None`: the request goes on.
+    fn check_token(&self, policy: &TokenPolicy, parts: &Parts) -> Option<FakeReply> {
+        let mut token = lock(&self.token);
+        if parts.method == Method::POST && matches(&policy.path, parts.uri.path()) {
+            *token = (token.0 + 1, policy.uses_max);
+            let body = json!({ "access_token": format!("simulated-token-{}", token.0), "token_type": "Bearer", "expires_in": 3600 });
+            return Some(FakeReply::json(StatusCode::OK, &body));
+        }
+        let sent = parts.headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if !sent.ends_with(&format!(" simulated-token-{}", token.0)) || token.1 == 0 {
+            return Some(FakeReply::json(StatusCode::UNAUTHORIZED, &json!({ "error": "invalid_token" })));
+        }
+        token.1 -= 1;
+        None
     }
 
     fn control(&self, method: &Method, path: &str, query: &str, body: &[u8]) -> FakeReply {
@@ -250,6 +298,12 @@ impl Handler for Shared {
         self.record(&parts, &body, key.as_deref(), number);
         self.changed.send_replace(());
 
+        if !lock(&self.rate).admits(Instant::now()) {
+            increment(&self.counts.settled);
+            increment(&self.counts.refused);
+            self.changed.send_replace(());
+            return Ok(FakeReply::empty(StatusCode::TOO_MANY_REQUESTS).with(RETRY_AFTER, "1").complete());
+        }
         let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
         let kind = if is_read { CallKind::Read } else { CallKind::Write };
         let resource = path.strip_prefix("/resource/").map(uri::decode);
@@ -273,11 +327,12 @@ struct FakeCall {
 impl FakeTarget for FakeCall {
     fn apply(&mut self) -> FakeReply {
         let shared = &self.shared;
-        let (method, path) = (&self.parts.method, self.parts.uri.path());
+        let method = &self.parts.method;
         let key = self.key.as_deref().filter(|_| shared.settings.remembered_max > 0 && self.kind == CallKind::Write);
         let Some(key) = key else {
-            let reply = shared.serve(method, path, &self.body);
-            self.applied = self.kind == CallKind::Write && reply.status.is_success();
+            let reply = shared.serve(&self.parts, &self.body);
+            self.applied =
+                self.kind == CallKind::Write && reply.status.is_success() && !shared.is_token_request(&self.parts);
             return reply;
         };
         // Holds the lock during the effect, so that only one of two requests with one key is the first.
@@ -296,7 +351,7 @@ impl FakeTarget for FakeCall {
                 }
             }
         }
-        let reply = shared.serve(method, path, &self.body);
+        let reply = shared.serve(&self.parts, &self.body);
         self.applied = reply.status.is_success();
         if self.applied {
             log.record_applied(key, fingerprint, &reply);

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use super::SlackSettings;
 use crate::apply_fault::{FakeTarget, Refusal, ReplyTruth, apply_fault};
 use crate::faults::{Call, CallKind, FaultKind, Injector};
-use crate::inspect::{self, Inspect};
+use crate::inspect::{self, Inspect, Received};
 use crate::reply::{FakeReply, Hangup, Payload};
-use crate::serve::{Handler, read_body};
+use crate::serve::Handler;
 use crate::{lock, uri};
 
 /// Larger requests are rejected with 413.
@@ -170,19 +170,11 @@ impl Inspect for Shared {
 
 impl Handler for Shared {
     async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Payload>, Hangup> {
-        let (parts, body) = request.into_parts();
-        let Some(body) = read_body(body, BODY_BYTES_MAX).await? else {
-            return Ok(FakeReply::empty(StatusCode::PAYLOAD_TOO_LARGE).complete());
+        let (parts, body) = match inspect::receive(&*self, request, BODY_BYTES_MAX).await? {
+            Received::Call(parts, body) => (parts, body),
+            Received::Answered(reply) => return Ok(reply.complete()),
         };
         let path = parts.uri.path().to_owned();
-        if let Some(control_path) = path.strip_prefix("/sim") {
-            let query = parts.uri.query().unwrap_or_default();
-            let reply = inspect::respond(&*self, &parts.method, control_path, query, &body).unwrap_or_else(|| {
-                let known = inspect::ENDPOINTS;
-                FakeReply::json(StatusCode::NOT_FOUND, &json!({"error": "unknown endpoint", "known": known}))
-            });
-            return Ok(reply.complete());
-        }
         let method = path.strip_prefix("/api/").unwrap_or("webhook").to_owned();
         *lock(&self.log).truth.calls.entry(method.clone()).or_default() += 1;
         let kind = if parts.method == Method::GET { CallKind::Read } else { CallKind::Write };

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
+pub mod vendor;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -53,3 +53,37 @@ fn simulator_says_where_the_provider_of_a_connector_is() {
     let base_url = first["connector"]["base_url"].as_str().unwrap();
     assert!(base_url.starts_with("http://127.0.0.1:") && base_url.ends_with("/2010-04-01"), "{first}");
 }
+
+#[test]
+fn everything_that_can_be_simulated_is_listed() {
+    let workplace = workplace();
+    let list: Value = serde_json::from_str(&workplace.run(&["sim", "--list", "--json"]).ok().stdout).unwrap();
+    let names: Vec<&str> =
+        list["simulators"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
+    for name in ["salesforce", "hubspot", "s3", "ses", "webpush", "connector"] {
+        assert!(names.contains(&name), "{name}: {list}");
+    }
+    assert!(list["connectors"].as_array().unwrap().contains(&Value::from("fcm")), "{list}");
+    assert!(list["faults"].as_array().unwrap().len() > 20, "{list}");
+    let shown = workplace.run(&["sim", "--list"]).ok().stdout;
+    for part in ["127.0.0.1:8095", "drop_after", "twilio"] {
+        assert!(shown.contains(part), "{part} is missing in:\n{shown}");
+    }
+}
+
+#[test]
+fn simulator_says_where_objects_mails_and_push_messages_go() {
+    let workplace = workplace();
+    let any = "127.0.0.1:0";
+    let words = ["sim", "--json", "--listen", any, "--s3", any, "--ses", any, "--webpush", any];
+    let mut child = workplace.command(&words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let _ = child.kill();
+    let _ = child.wait();
+    let first: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    for name in ["s3", "ses", "webpush"] {
+        assert!(first[name]["url"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{first}");
+    }
+    assert!(first["webpush"]["endpoint"].as_str().unwrap().ends_with("/push/1"), "{first}");
+}

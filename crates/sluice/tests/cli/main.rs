@@ -7,6 +7,7 @@ mod change;
 mod clock;
 mod connectors;
 mod documentation;
+mod event_edits;
 mod examples;
 mod forms;
 mod guard;

@@ -36,6 +36,7 @@ fn sent_event_is_in_every_list() {
         ("dlq", &["dlq"]),
         ("dlq_none_match", &["dlq", "--class", "auth"]),
         ("dlq_top", &["dlq", "top", "--since", "1h"]),
+        ("dlq_groups", &["dlq", "groups"]),
         ("sources", &["sources"]),
         ("destinations", &["destinations"]),
         ("audit", &["audit"]),
@@ -105,6 +106,12 @@ fn replays_drops_and_resolutions_report_their_changes() {
     says(workplace, "resume", &run(&["resume", "destination:crm"]).ok());
     says(workplace, "resume_again", &run(&["resume", "destination:crm"]).ok());
     workplace.until(&["jobs", "show", "job_2", "--json"], |job| job["state"] == "dead");
+
+    says(workplace, "dlq_ack", &run(&["dlq", "ack", "group_1", "--reason", "the vendor knows"]).ok());
+    says(workplace, "dlq_ack_unknown", &run(&["dlq", "ack", "group_9", "--reason", "x"]));
+    assert_eq!(workplace.json(&["dlq", "resolve", "group_1", "--reason", "fixed", "--json"])["state"], "resolved");
+    says(workplace, "dlq_groups_open", &run(&["dlq", "groups", "--state", "open"]).ok());
+    assert_eq!(workplace.json(&["dlq", "reopen", "group_1", "--reason", "not yet", "--json"])["state"], "open");
 
     let unknown = id_of(&workplace.json(&["dlq", "--json"]), "unknown");
     let resolved = run(&["jobs", "resolve", &unknown, "--happened", "--reason", "it is in the channel"]).ok();

@@ -5,8 +5,8 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::support::Workplace;
 use crate::support::scene::place;
+use crate::support::{UP, Workplace};
 
 fn leads(range: std::ops::Range<u32>) -> String {
     let lead = |n| json!({ "id": format!("lead-{n}"), "email": format!("p{n}@example.com"), "last_name": "Lovelace", "company": "A" });
@@ -90,4 +90,58 @@ fn commands_say_what_is_wrong_with_a_file() {
         let ran = workplace.run(&["import", file, "--flow", "website-leads", "--dry-run"]);
         assert!(ran.code == code && ran.stderr.contains(words), "{ran}");
     }
+}
+
+#[test]
+fn second_process_is_refused_and_disturbs_neither_an_import_nor_a_shadow() {
+    let (workplace, _around) = place(Default::default());
+    workplace.write("leads.ndjson", &leads(0..40));
+    let node = workplace.up(&[]);
+    // A shadow that maps otherwise.
+    let copy = tempfile::TempDir::new().unwrap();
+    for entry in std::fs::read_dir(workplace.path()).unwrap().map(Result::unwrap) {
+        if entry.path().extension().is_some_and(|extension| extension == "yml") {
+            let text = std::fs::read_to_string(entry.path()).unwrap();
+            let text = text.replace("source: website\n", "source: website-2\n");
+            std::fs::write(copy.path().join(entry.file_name()), text).unwrap();
+        }
+    }
+    let planned = workplace.run(&["plan", copy.path().to_str().unwrap(), "--shadow", "--reason", "a better name"]);
+    assert_eq!(planned.code, 4, "{planned}");
+    let slow = [&IMPORT[..], &["--rate", "8/s"]].concat();
+    let mut import = workplace.command(&slow).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until_begun(&workplace);
+    // Another node on the same data is refused, and the first one is still found.
+    let second = workplace.run(&UP);
+    assert!(second.code != 0 && second.stderr.contains("another process"), "{second}");
+    // The same import again goes through the node: rows are taken once, whichever command sends them.
+    let again = workplace.run(&slow);
+    let first = import.wait().unwrap().code();
+    assert!(first == Some(0) || again.code == 0, "one of them reaches the end: {first:?} {again}");
+    let list = imports(&workplace);
+    assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
+    let count = |name: &str| list[0][name].as_u64().unwrap();
+    assert_eq!((count("accepted"), count("duplicates"), count("refused")), (40, 0, 0), "{list}");
+    workplace.until(&["shadow", "--json"], |shadow| shadow["report"]["events"] == 40);
+    workplace.until_settled();
+    assert_eq!(workplace.json(&["status", "--json"])["jobs"]["succeeded"], json!(40));
+    node.stop();
+    workplace.run(&["verify"]).ok();
+}
+
+#[test]
+fn repeats_of_an_event_are_shown_by_its_page_and_its_trace() {
+    let (workplace, _around) = place(Default::default());
+    let _node = workplace.up(&[]);
+    let send = ["send", "website-leads", "payloads/lead.txt", "--json"];
+    let event = workplace.json(&send)[0]["body"]["event_id"].as_str().unwrap().to_owned();
+    for _ in 0..10 {
+        workplace.run(&send).ok();
+    }
+    workplace.until_settled();
+    let shown = workplace.run(&["events", "show", &event]).ok().stdout;
+    assert!(shown.contains("Duplicates\n10 in all, the first "), "{shown}");
+    assert_eq!(shown.matches("same key and content").count(), 8, "{shown}");
+    let trace = workplace.run(&["trace", &event]).ok().stdout;
+    assert!(trace.contains("the first of 2 earlier repeats"), "{trace}");
 }

@@ -17,7 +17,7 @@ fn ledger_is_inspected_while_its_node_runs_and_after() {
     }
     workplace.until_settled();
     let verified = workplace.run(&["verify"]).ok();
-    assert!(verified.stdout.contains("2 events and 2 jobs, 27 checks: no violations"), "{verified}");
+    assert!(verified.stdout.contains("2 events and 2 jobs, 28 checks: no violations"), "{verified}");
     let balanced = workplace.json(&["balance", "--json"]);
     let line = &balanced["lines"][0];
     let counts =
@@ -127,6 +127,6 @@ fn verify_without_the_root_key_says_what_it_cannot_notice() {
     assert!(refused.stderr.contains("--without-root-key"), "{refused}");
 
     let verified = workplace.run(&["verify", "--data", data, "--without-root-key"]).ok();
-    assert!(verified.stdout.contains("23 checks"), "{verified}");
+    assert!(verified.stdout.contains("24 checks"), "{verified}");
     assert!(verified.stdout.contains("without the root key, altered rows are not found"), "{verified}");
 }

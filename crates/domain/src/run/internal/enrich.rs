@@ -66,7 +66,7 @@ impl JobRun {
 }
 
 /// The lookup of a step. `Err` is its result if none has to be made.
-fn lookup(step: &Step, with: &Value, scope: &Scope) -> Result<Lookup, LookupResult> {
+pub(in crate::run) fn lookup(step: &Step, with: &Value, scope: &Scope) -> Result<Lookup, LookupResult> {
     match step.action {
         Action::EnrichGeoip => GeoLookup::new(with).map(Lookup::Geo),
         Action::EnrichHttp => HttpLookup::new(&step.destination, with).map(|lookup| Lookup::Http(Box::new(lookup))),

@@ -28,6 +28,7 @@ use crate::template::Scope;
 use crate::time::Time;
 use crate::worker::Step;
 pub(super) use dedup_key::dedup_key;
+pub(super) use enrich::lookup;
 pub(super) use queue_pull::pulled_jobs;
 
 /// What an internal step came to.

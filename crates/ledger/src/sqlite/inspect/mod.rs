@@ -78,11 +78,12 @@ const CHECKS: [Check; 16] = [
 ];
 
 /// Invariants of the ledger as a whole.
-const WHOLE_CHECKS: [(u32, &str, &str); 6] = [
+const WHOLE_CHECKS: [(u32, &str, &str); 7] = [
     (3, "a name belongs to one event", include_str!("../sql/verify/names.sql")),
     (20, "every accepted event is there or was counted as pruned", include_str!("../sql/verify/source_day_counts.sql")),
     (38, COUNTED, include_str!("../sql/verify/event_count.sql")),
     (38, COUNTED, include_str!("../sql/verify/job_totals.sql")),
+    (38, COUNTED, include_str!("../sql/verify/failure_groups.sql")),
     (20, "every job is there or was counted as pruned", include_str!("../sql/verify/pruned_jobs.sql")),
     (
         20,

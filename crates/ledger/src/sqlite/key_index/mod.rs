@@ -12,13 +12,12 @@
 //! whole key decides.
 
 mod filter;
+mod memtable;
 mod run;
 mod set;
 mod tables;
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
+use memtable::Memtable;
 use run::{KeyEntry, Run, RunWriter};
 use rusqlite::{Connection, params};
 pub(super) use set::KeyIndexes;
@@ -30,58 +29,6 @@ const MERGE_RUNS: usize = 8;
 const LEVEL_MAX: i64 = 2;
 /// Entries that one slice of compaction writes: a few milliseconds.
 const SLICE_ENTRIES: usize = 8 * 1024;
-
-/// Prefixes are digests: they are their own hash.
-#[derive(Clone, Copy, Debug, Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("only u64 keys are hashed")
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
-    }
-}
-
-type ByPrefix<T> = HashMap<u64, T, BuildHasherDefault<Identity>>;
-
-#[derive(Debug, Default)]
-struct Memtable {
-    map: ByPrefix<i64>,
-    /// Further events under a prefix that is taken: a later generation, or two keys that begin alike.
-    more: ByPrefix<Vec<i64>>,
-    len: usize,
-}
-
-impl Memtable {
-    fn insert(&mut self, prefix: u64, seq: i64) {
-        match self.map.entry(prefix) {
-            std::collections::hash_map::Entry::Vacant(slot) => {
-                slot.insert(seq);
-            }
-            std::collections::hash_map::Entry::Occupied(_) => self.more.entry(prefix).or_default().push(seq),
-        }
-        self.len += 1;
-    }
-
-    fn remove(&mut self, prefix: u64, seq: i64) {
-        if self.map.get(&prefix) == Some(&seq) {
-            self.map.remove(&prefix);
-        } else if let Some(more) = self.more.get_mut(&prefix) {
-            more.retain(|other| *other != seq);
-        }
-        self.len -= 1;
-    }
-
-    fn find(&self, prefix: u64, found: &mut Vec<i64>) {
-        found.extend(self.map.get(&prefix));
-        found.extend(self.more.get(&prefix).into_iter().flatten());
-    }
-}
 
 #[derive(Debug)]
 struct Frozen {
@@ -126,7 +73,7 @@ impl KeyIndex {
     pub fn load(connection: &Connection, tables: &'static Tables, recent_max: usize) -> rusqlite::Result<KeyIndex> {
         let runs = Run::load(connection, tables)?;
         let in_runs = runs.iter().map(|run| run.last_seq).max().unwrap_or(0);
-        let mut recent = Memtable::default();
+        let mut recent = Memtable::new(tables.lookups);
         let mut statement = connection.prepare(tables.rows_after)?;
         let mut rows = statement.query([in_runs])?;
         while let Some(row) = rows.next()? {
@@ -189,9 +136,8 @@ impl KeyIndex {
 
     /// The transaction was rolled back: removes what it inserted.
     pub fn roll_back(&mut self) {
-        for (prefix, seq) in self.uncommitted.drain(..) {
-            self.recent.remove(prefix, seq);
-        }
+        self.recent.remove_last(&self.uncommitted);
+        self.uncommitted.clear();
     }
 
     /// Events were pruned: a run may have none left.
@@ -202,7 +148,7 @@ impl KeyIndex {
     /// Number of keys in memory.
     #[cfg(test)]
     pub fn recent_len(&self) -> usize {
-        self.recent.len
+        self.recent.len()
     }
 
     /// Whether [`KeyIndex::compact_slice`] has something to do.
@@ -210,14 +156,14 @@ impl KeyIndex {
         self.frozen.is_some()
             || self.merge.is_some()
             || !self.doomed.is_empty()
-            || self.recent.len >= self.recent_max
+            || self.recent.len() >= self.recent_max
             || self.mergeable().is_some()
             || (self.pruned && !self.runs.is_empty())
     }
 
     /// One slice of compaction, inside a transaction of its own. If that does not commit, the index must be loaded again.
     pub fn compact_slice(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        if self.frozen.is_none() && self.recent.len >= self.recent_max {
+        if self.frozen.is_none() && self.recent.len() >= self.recent_max {
             self.freeze();
         }
         if self.frozen.is_some() {
@@ -263,9 +209,7 @@ impl KeyIndex {
     }
 
     fn freeze(&mut self) {
-        let recent = std::mem::take(&mut self.recent);
-        let more = recent.more.into_iter().flat_map(|(prefix, seqs)| seqs.into_iter().map(move |seq| (prefix, seq)));
-        let mut entries: Vec<KeyEntry> = recent.map.into_iter().chain(more).collect();
+        let mut entries = std::mem::replace(&mut self.recent, Memtable::new(self.tables.lookups)).into_entries();
         entries.sort_unstable();
         let writer = RunWriter::new(self.tables, self.take_run(), 0, entries.len());
         self.frozen = Some(Frozen { entries, written: 0, writer });

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use rusqlite::Row;
 
+use super::memtable::Lookups;
 use super::{EventRef, prefix, ref_prefix};
 
 /// The statements of one index.
@@ -26,6 +27,7 @@ pub(in crate::sqlite) struct Tables {
     pub(super) prefixes: fn(&Row<'_>) -> rusqlite::Result<[Option<u64>; 3]>,
     /// Whether there are rows between two places.
     pub(super) has_rows: &'static str,
+    pub(super) lookups: Lookups,
 }
 
 /// The keys of events.
@@ -55,6 +57,7 @@ pub(in crate::sqlite) static IDENTIFIERS: LazyLock<Tables> = LazyLock::new(|| {
 /// The events of contacts and traces. Contacts come back at any time, so a B-tree over them would touch a page for every event.
 pub(in crate::sqlite) static EVENT_REFS: LazyLock<Tables> = LazyLock::new(|| Tables {
     prefixes: ref_prefixes,
+    lookups: Lookups::Rare,
     ..Tables::named("event_ref_", include_str!("../sql/event_refs_after.sql"), include_str!("../sql/has_events.sql"))
 });
 
@@ -95,6 +98,7 @@ impl Tables {
             rows_after,
             prefixes: key_prefixes,
             has_rows,
+            lookups: Lookups::Frequent,
         }
     }
 }

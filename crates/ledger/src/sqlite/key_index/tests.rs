@@ -132,15 +132,38 @@ fn a_run_does_not_claim_the_places_of_a_batch_that_was_rolled_back() {
 
 #[test]
 fn a_rolled_back_key_is_forgotten() {
+    for tables in [&*EVENTS, &*EVENT_REFS] {
+        let connection = open();
+        let mut keys = KeyIndex::load(&connection, tables, 1_000).unwrap();
+        keys.insert(5, 1);
+        assert!(keys.commit());
+        keys.insert(5, 2);
+        keys.insert(6, 2);
+        assert!(keys.is_uncommitted(2) && !keys.is_uncommitted(1));
+        keys.roll_back();
+        assert_eq!(keys.candidates(&connection, 5).unwrap(), [1]);
+        assert_eq!((keys.candidates(&connection, 6).unwrap(), keys.recent_len()), (vec![], 1));
+        assert!(!keys.commit());
+    }
+}
+
+#[test]
+fn references_are_found_in_memory_and_in_runs() {
     let connection = open();
-    let mut keys = KeyIndex::load(&connection, &EVENTS, 1_000).unwrap();
-    keys.insert(5, 1);
-    assert!(keys.commit());
-    keys.insert(5, 2);
-    assert!(keys.is_uncommitted(2) && !keys.is_uncommitted(1));
-    keys.roll_back();
-    assert_eq!(keys.candidates(&connection, 5).unwrap(), [1]);
-    assert!(!keys.commit());
+    let mut refs = KeyIndex::load(&connection, &EVENT_REFS, 100).unwrap();
+    refs.pruned = false;
+    for seq in 1..=1_000i64 {
+        refs.insert(seq as u64 % 10, seq);
+        refs.commit();
+        while seq % 250 == 0 && refs.needs_compaction() {
+            refs.compact_slice(&connection).unwrap();
+        }
+    }
+    (1_001..=1_009).for_each(|seq| refs.insert(seq as u64 % 10, seq));
+    for prefix in 0..10 {
+        let expected: Vec<i64> = (1..=1_009).filter(|seq| *seq as u64 % 10 == prefix).collect();
+        assert_eq!(refs.candidates(&connection, prefix).unwrap(), expected);
+    }
 }
 
 #[test]

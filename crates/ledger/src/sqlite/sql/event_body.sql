@@ -1,1 +1,1 @@
-SELECT b.sealed, b.seq, e.id, i.sealed, i.contact_key FROM event_body b JOIN event e ON e.seq = b.seq LEFT JOIN event_identity i ON i.seq = b.seq WHERE b.seq = ?1
+SELECT b.sealed, b.seq, e.id, i.sealed, i.contact_key, r.sealed, r.contact_key, r.n FROM event_body b JOIN event e ON e.seq = b.seq LEFT JOIN event_identity i ON i.seq = b.seq LEFT JOIN event_revision r ON r.seq = b.seq AND r.n = (SELECT max(n) FROM event_revision WHERE seq = b.seq) WHERE b.seq = ?1

@@ -1,1 +1,1 @@
-SELECT id, seq, worker, queue, revision, entity, state, step, attempts, attempts_total, due_at, verifying, created_at, updated_at, finished_at, replays, failure, message, dead_letter_queue, result, destination, lane_order, term FROM job WHERE id = ?1
+SELECT id, seq, worker, queue, revision, entity, state, step, attempts, attempts_total, due_at, verifying, created_at, updated_at, finished_at, replays, failure, message, dead_letter_queue, result, destination, lane_order, term, imported FROM job WHERE id = ?1

@@ -1,5 +1,7 @@
 //! Joins the reports of several parts of the traffic.
 
+use std::cmp::Reverse;
+
 use super::report::{
     FieldDifferenceRow, JobDifference, OutcomeDifference, Sample, TrialReport, WarningDifference, WriteDifference,
 };
@@ -13,133 +15,122 @@ impl TrialReport {
         self.bodies_removed += other.bodies_removed;
         self.unreadable += other.unreadable;
         self.other_keys += other.other_keys;
-        self.left_out += other.left_out;
-        let mut left_out = 0;
-        join(&mut self.outcomes, other.outcomes, &mut left_out);
-        join(&mut self.jobs, other.jobs, &mut left_out);
-        join(&mut self.fields, other.fields, &mut left_out);
-        join(&mut self.writes, other.writes, &mut left_out);
-        join(&mut self.warnings, other.warnings, &mut left_out);
-        self.left_out += left_out;
+        let left_out = [
+            join(&mut self.outcomes, other.outcomes),
+            join(&mut self.jobs, other.jobs),
+            join(&mut self.fields, other.fields),
+            join(&mut self.writes, other.writes),
+            join(&mut self.warnings, other.warnings),
+        ];
+        self.left_out += other.left_out + left_out.iter().sum::<u64>();
     }
 }
 
 /// A row of a table of the report.
 trait ReportRow {
-    fn is_same(&self, other: &Self) -> bool;
-    fn add(&mut self, other: Self);
-    fn without_contacts(self) -> Self;
-    fn count(&self) -> u64;
+    /// Rows with the same key are one.
+    fn key(&self) -> [&str; 3];
+    fn sums(&mut self) -> Sums<'_>;
 }
 
-fn join<R: ReportRow>(rows: &mut Vec<R>, others: Vec<R>, left_out: &mut u64) {
-    for other in others {
-        let has_room = rows.len() < ROWS_MAX;
-        match rows.iter_mut().find(|row| row.is_same(&other)) {
-            Some(row) => row.add(other.without_contacts()),
-            None if has_room => rows.push(other.without_contacts()),
-            None => *left_out += other.count(),
-        }
-    }
-    rows.sort_by_key(|row| std::cmp::Reverse(row.count()));
+/// What is added up in a row.
+struct Sums<'r> {
+    /// Requests; or jobs and conversions, more and fewer.
+    counts: [Option<&'r mut u64>; 2],
+    contacts: Option<&'r mut u64>,
+    samples: Option<&'r mut Vec<Sample>>,
 }
 
-fn add_samples(samples: &mut Vec<Sample>, others: Vec<Sample>) {
-    let room = SAMPLES_MAX.saturating_sub(samples.len());
-    samples.extend(others.into_iter().take(room));
-}
-
-impl ReportRow for OutcomeDifference {
-    fn is_same(&self, other: &Self) -> bool {
-        (&self.flow, &self.before, &self.after) == (&other.flow, &other.before, &other.after)
+impl<'r> Sums<'r> {
+    fn of_events(events: &'r mut u64, samples: &'r mut Vec<Sample>) -> Sums<'r> {
+        Sums { counts: [Some(events), None], contacts: None, samples: Some(samples) }
     }
 
-    fn add(&mut self, other: Self) {
-        self.events += other.events;
-        add_samples(&mut self.samples, other.samples);
-    }
-
-    fn without_contacts(self) -> Self {
-        self
+    fn of_changes(more: &'r mut u64, fewer: &'r mut u64) -> Sums<'r> {
+        Sums { counts: [Some(more), Some(fewer)], contacts: None, samples: None }
     }
 
     fn count(&self) -> u64 {
-        self.events
+        self.counts.iter().flatten().map(|count| **count).sum()
+    }
+
+    fn add(self, other: Sums<'_>) {
+        for (count, more) in self.counts.into_iter().flatten().zip(other.counts.into_iter().flatten()) {
+            *count += *more;
+        }
+        if let (Some(samples), Some(others)) = (self.samples, other.samples) {
+            let room = SAMPLES_MAX.saturating_sub(samples.len()).min(others.len());
+            samples.extend(others.drain(..room));
+        }
+    }
+}
+
+/// Joins two tables, the largest rows first. Returns what the rows without room count.
+fn join<R: ReportRow>(rows: &mut Vec<R>, others: Vec<R>) -> u64 {
+    let mut left_out = 0;
+    for mut other in others {
+        if let Some(contacts) = other.sums().contacts {
+            *contacts = 0;
+        }
+        let has_room = rows.len() < ROWS_MAX;
+        match rows.iter_mut().find(|row| row.key() == other.key()) {
+            Some(row) => row.sums().add(other.sums()),
+            None if has_room => rows.push(other),
+            None => left_out += other.sums().count(),
+        }
+    }
+    let mut counted: Vec<(u64, R)> = rows.drain(..).map(|mut row| (row.sums().count(), row)).collect();
+    counted.sort_by_key(|(count, _)| Reverse(*count));
+    rows.extend(counted.into_iter().map(|(_, row)| row));
+    left_out
+}
+
+impl ReportRow for OutcomeDifference {
+    fn key(&self) -> [&str; 3] {
+        [&self.flow, &self.before, &self.after]
+    }
+
+    fn sums(&mut self) -> Sums<'_> {
+        Sums::of_events(&mut self.events, &mut self.samples)
     }
 }
 
 impl ReportRow for FieldDifferenceRow {
-    fn is_same(&self, other: &Self) -> bool {
-        (&self.flow, &self.field) == (&other.flow, &other.field)
+    fn key(&self) -> [&str; 3] {
+        [&self.flow, &self.field, ""]
     }
 
-    fn add(&mut self, other: Self) {
-        self.events += other.events;
-        add_samples(&mut self.samples, other.samples);
-    }
-
-    fn without_contacts(self) -> Self {
-        FieldDifferenceRow { contacts: 0, ..self }
-    }
-
-    fn count(&self) -> u64 {
-        self.events
+    fn sums(&mut self) -> Sums<'_> {
+        Sums { contacts: Some(&mut self.contacts), ..Sums::of_events(&mut self.events, &mut self.samples) }
     }
 }
 
 impl ReportRow for WriteDifference {
-    fn is_same(&self, other: &Self) -> bool {
-        (&self.worker, &self.step, &self.field) == (&other.worker, &other.step, &other.field)
+    fn key(&self) -> [&str; 3] {
+        [&self.worker, &self.step, &self.field]
     }
 
-    fn add(&mut self, other: Self) {
-        self.events += other.events;
-        add_samples(&mut self.samples, other.samples);
-    }
-
-    fn without_contacts(self) -> Self {
-        WriteDifference { contacts: 0, ..self }
-    }
-
-    fn count(&self) -> u64 {
-        self.events
+    fn sums(&mut self) -> Sums<'_> {
+        Sums { contacts: Some(&mut self.contacts), ..Sums::of_events(&mut self.events, &mut self.samples) }
     }
 }
 
 impl ReportRow for JobDifference {
-    fn is_same(&self, other: &Self) -> bool {
-        (&self.flow, &self.worker) == (&other.flow, &other.worker)
+    fn key(&self) -> [&str; 3] {
+        [&self.flow, &self.worker, ""]
     }
 
-    fn add(&mut self, other: Self) {
-        self.more += other.more;
-        self.fewer += other.fewer;
-    }
-
-    fn without_contacts(self) -> Self {
-        self
-    }
-
-    fn count(&self) -> u64 {
-        self.more + self.fewer
+    fn sums(&mut self) -> Sums<'_> {
+        Sums::of_changes(&mut self.more, &mut self.fewer)
     }
 }
 
 impl ReportRow for WarningDifference {
-    fn is_same(&self, other: &Self) -> bool {
-        (&self.flow, &self.field, &self.code) == (&other.flow, &other.field, &other.code)
+    fn key(&self) -> [&str; 3] {
+        [&self.flow, &self.field, &self.code]
     }
 
-    fn add(&mut self, other: Self) {
-        self.more += other.more;
-        self.fewer += other.fewer;
-    }
-
-    fn without_contacts(self) -> Self {
-        self
-    }
-
-    fn count(&self) -> u64 {
-        self.more + self.fewer
+    fn sums(&mut self) -> Sums<'_> {
+        Sums::of_changes(&mut self.more, &mut self.fewer)
     }
 }

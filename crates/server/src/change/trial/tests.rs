@@ -5,7 +5,7 @@ use sluice_domain::contact::{ContactId, ContactState, Observation, ObservedValue
 use sluice_domain::event::{Audit, Event, EventId, LossCode, MappingWarning};
 use sluice_domain::key::KeyDigest;
 
-use super::report::JobDifference;
+use super::report::{JobDifference, WarningDifference};
 use super::*;
 
 fn event(attributes: Value) -> Event {
@@ -145,4 +145,42 @@ fn joined_and_split_contacts_are_counted_and_single_ones_compared() {
     assert_eq!((trial.before, trial.after, trial.joined, trial.split), (4, 2, 1, 0));
     let fields: Vec<_> = trial.fields.iter().map(|row| (row.field.as_str(), row.contacts)).collect();
     assert_eq!(fields, [("attributes.plan", 1)]);
+}
+
+#[test]
+fn rows_of_two_reports_are_joined_by_their_key_and_contacts_are_not_counted() {
+    let sample = |event: &str| Sample { event: event.into(), before: "a".into(), after: "b".into() };
+    let field = |field: &str, events: u64, samples: usize| report::FieldDifferenceRow {
+        flow: "leads".into(),
+        field: field.into(),
+        events,
+        contacts: events,
+        samples: (0..samples).map(|n| sample(&format!("evt_{n}"))).collect(),
+    };
+    let jobs = |more| JobDifference { flow: "leads".into(), worker: "to-crm".into(), more, fewer: 1 };
+    let report = |fields: Vec<report::FieldDifferenceRow>, more| TrialReport {
+        events: 10,
+        fields,
+        jobs: vec![jobs(more)],
+        left_out: 1,
+        ..TrialReport::default()
+    };
+    let mut all = TrialReport::default();
+    all.merge(report(vec![field("attributes.a", 2, 2)], 3));
+    all.merge(report(vec![field("attributes.a", 1, 2), field("attributes.b", 9, 1)], 4));
+    assert_eq!((all.events, all.left_out, all.jobs), (20, 2, vec![JobDifference { fewer: 2, ..jobs(7) }]));
+    let shown: Vec<_> =
+        all.fields.iter().map(|row| (row.field.as_str(), row.events, row.contacts, row.samples.len())).collect();
+    assert_eq!(shown, [("attributes.b", 9, 0, 1), ("attributes.a", 3, 0, 3)], "the largest first, samples bounded");
+}
+
+#[test]
+fn rows_without_room_are_counted() {
+    let row =
+        |n: usize| WarningDifference { flow: "f".into(), field: n.to_string(), code: "c".into(), more: 1, fewer: 1 };
+    let report =
+        |range: std::ops::Range<usize>| TrialReport { warnings: range.map(row).collect(), ..TrialReport::default() };
+    let mut all = report(0..rows::ROWS_MAX);
+    all.merge(report(0..rows::ROWS_MAX + 3));
+    assert_eq!((all.warnings.len(), all.left_out, all.warnings[0].more), (rows::ROWS_MAX, 6, 2));
 }

@@ -242,10 +242,10 @@ pub(super) fn render(import: &ImportView) -> String {
 fn render_forecast(forecast: &Forecast) -> String {
     let counts = forecast.counts;
     let mut text = format!(
-        "Of {}: {} would be accepted, {} duplicates, {} quarantined, {} refused.\n",
+        "Of {}: {} would be accepted, {}, {} quarantined, {} refused.\n",
         plural(counts.total(), "row"),
         grouped(counts.accepted),
-        grouped(counts.duplicates),
+        plural(counts.duplicates, "duplicate"),
         grouped(counts.quarantined),
         grouped(counts.refused),
     );

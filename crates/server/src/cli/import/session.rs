@@ -70,11 +70,13 @@ impl Forecast {
     ) -> Result<Forecast, CliError> {
         let mut forecast = Forecast::default();
         if position == 0 {
-            file.rejects.iter().for_each(|reject| forecast.add(unread(reject)));
+            file.rejects.iter().for_each(|reject| forecast.add(unreadable(reject)));
         }
         let (mut keys, mut newest) = (HashSet::new(), String::new());
         let mut index = index_of(file, position);
-        let progress = Progress::new(file.rows.len() as u64, index as u64);
+        // Rows that cannot be read count as done: the summary counts them too.
+        let unread = file.rejects.len() as u64;
+        let progress = Progress::new(file.rows.len() as u64 + unread, index as u64 + unread);
         while index < file.rows.len() {
             let batch = batch(file, index, BATCH_ROWS_MAX)?;
             index += batch.len();
@@ -88,7 +90,7 @@ impl Forecast {
                 newest = newest.max(at);
                 forecast.add(row);
             }
-            progress.show("checked", index as u64, "");
+            progress.show("checked", index as u64 + unread, "");
         }
         progress.end();
         Ok(forecast)
@@ -117,7 +119,7 @@ impl Forecast {
     }
 }
 
-fn unread(reject: &Reject) -> RowView {
+fn unreadable(reject: &Reject) -> RowView {
     RowView {
         line: reject.line,
         outcome: "refused".to_owned(),
@@ -247,7 +249,8 @@ impl Session {
     }
 
     fn show(&mut self, file: &ImportFile, index: usize, waits: u32) {
-        let (total, done) = (file.rows.len() as u64, index as u64);
+        let unread = file.rejects.len() as u64;
+        let (total, done) = (file.rows.len() as u64 + unread, index as u64 + unread);
         let progress = self.progress.get_or_insert_with(|| Progress::new(total, done));
         let refused = match self.import.refused {
             0 => String::new(),

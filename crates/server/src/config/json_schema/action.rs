@@ -50,6 +50,10 @@ fn of_parameter(action: Action, parameter: &Parameter) -> Value {
         ParameterType::Text | ParameterType::Url => return scalar(),
         ParameterType::Any => return json!({}),
         ParameterType::Texts => return one_or_list(scalar()),
+        ParameterType::Expression => return json!({ "type": ["string", "boolean", "number"] }),
+        ParameterType::Expressions => {
+            return json!({ "type": "object", "additionalProperties": { "type": ["string", "boolean", "number"] } });
+        }
         ParameterType::Flag => json!({ "type": "boolean" }),
         ParameterType::OneOf(words) => json!({ "enum": words }),
         ParameterType::Map => json!({ "type": "object" }),
@@ -63,14 +67,14 @@ fn of_parameter(action: Action, parameter: &Parameter) -> Value {
     json!({ "anyOf": [value, { "type": "string", "pattern": r"\{\{|\$\{" }] })
 }
 
-fn inner_keys(action: Action, parameter: &str) -> Option<[&'static str; 2]> {
+fn inner_keys(action: Action, parameter: &str) -> Option<&'static [&'static str]> {
     INNER_KEYS.iter().find(|(of, name, _)| *of == action && *name == parameter).map(|(_, _, keys)| *keys)
 }
 
 /// A map with the inner keys of a parameter and no others.
 fn inner_map(action: Action, parameter: &str) -> Value {
     let keys = inner_keys(action, parameter).into_iter().flatten();
-    let properties: Map<String, Value> = keys.map(|key| (key.to_owned(), json!({}))).collect();
+    let properties: Map<String, Value> = keys.map(|key| ((*key).to_owned(), json!({}))).collect();
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 

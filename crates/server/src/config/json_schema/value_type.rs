@@ -95,10 +95,14 @@ pub(super) fn described(words: &str) -> Option<Value> {
         "a rate such as 100/s, or a map with rate and burst" => {
             json!({ "anyOf": [rate(), { "$ref": reference("a rate limit") }] })
         }
+        "anything" => json!({}),
+        "a list of parameters" => json!({ "type": "array", "items": name() }),
+        "a list of maps of the action's parameters" => json!({ "type": "array", "items": { "type": "object" } }),
+        "a list of secrets" => json!({ "type": "array", "items": secret() }),
         "a list of secrets, or of maps with value, name, not_after and rate_limit" => {
             one_or_list(json!({ "anyOf": [secret(), { "$ref": reference("one of several secrets") }] }))
         }
-        "text with {body}, {timestamp}, {id}, {url} and {method}, in quotes" => {
+        "text with {body}, {timestamp}, {id}, {url}, {path} and {method}, in quotes" => {
             json!({ "type": "string", "pattern": r"\{body\}" })
         }
         "a time such as 2026-12-31T00:00:00Z" => {
@@ -122,6 +126,11 @@ pub(super) fn described(words: &str) -> Option<Value> {
         }
         "a span of time such as 200-600ms" => json!({ "type": "string", "pattern": "^[0-9]" }),
         "a list: step:NAME.path, or an expression" => scalar(),
+        crate::config::lookup::IDENTITY => json!({
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": { "type": "string", "pattern": r"steps\." },
+        }),
         _ => return None,
     })
 }

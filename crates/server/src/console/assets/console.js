@@ -17,7 +17,9 @@ function showTimes(root) {
   }
 }
 showTimes(document);
-byId("zone").textContent = `Times in ${zone}; hover for UTC.`;
+// Charts and pictures are drawn by the node: it labels them in the reader's zone from the next page on.
+document.cookie = `zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=lax`;
+byId("zone").textContent = zone === "UTC" ? "Times in UTC." : `Times in ${zone}; hover for UTC.`;
 
 // Theme: the system's, or the reader's choice.
 const themes = ["", "light", "dark"];
@@ -91,10 +93,12 @@ document.addEventListener("keydown", (event) => {
 let shownAt = new Date();
 let source;
 let busy = false;
+let isBehind = false;
 const mayReload = () => main.dataset.path !== "";
 
 async function fetchPage() {
-  const response = await fetch(location.href, { headers: { accept: "text/html" }, redirect: "error" });
+  const headers = { accept: "text/html", "sluice-live": "1" };
+  const response = await fetch(location.href, { headers, redirect: "error" });
   if (!response.ok) throw new Error(`${response.status}`);
   const text = await response.text();
   const parsed = new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, "text/html");
@@ -102,7 +106,7 @@ async function fetchPage() {
 }
 
 const isEditing = () =>
-  main.querySelector("input:checked, details[open]:not(.code)") !== null ||
+  main.querySelector("input:checked, details[open]:not(.code, .points, .more)") !== null ||
   [...main.querySelectorAll("form:not(.filter) input")].some((input) => input === document.activeElement);
 
 function replaceMain(fresh) {
@@ -116,16 +120,32 @@ function replaceMain(fresh) {
 
 const keyOf = (row) => row.querySelector("a")?.getAttribute("href") ?? row.cells[0].textContent;
 
+function swap(part, other) {
+  if (part.innerHTML !== other.innerHTML) part.replaceChildren(...other.childNodes);
+}
+
+function swapChart(chart, other) {
+  const parts = [".finding", ".plot", ".legend", ".points tbody"];
+  const isAlike = parts.every((part) => !chart.querySelector(part) === !other.querySelector(part));
+  if (!isAlike) return swap(chart, other);
+  for (const part of parts) {
+    if (chart.querySelector(part)) swap(chart.querySelector(part), other.querySelector(part));
+  }
+}
+
 function update(fresh) {
   showTimes(fresh);
   const [before, after] = [rows(), [...fresh.querySelectorAll("#main .rows tbody tr")]];
   const isSame = before.length === after.length && before.every((row, n) => keyOf(row) === keyOf(after[n]));
   document.querySelector("nav.side").replaceChildren(...fresh.querySelector("nav.side").childNodes);
   // Counts have their place whatever the rows do.
-  for (const selector of [".facts", ".map"]) {
+  for (const selector of [".facts", ".map", ".state-map", ".stars", ".gate-scroll"]) {
     const [old, other] = [main.querySelectorAll(selector), fresh.querySelectorAll(`#main ${selector}`)];
-    old.forEach((part, n) => other[n] && part.textContent !== other[n].textContent && part.replaceChildren(...other[n].childNodes));
+    old.forEach((part, n) => other[n] && swap(part, other[n]));
   }
+  // A chart keeps its table open.
+  const charts = fresh.querySelectorAll("#main .chart");
+  main.querySelectorAll(".chart").forEach((chart, n) => charts[n] && swapChart(chart, charts[n]));
   const offers = isEditing() || !isSame;
   byId("fresh").hidden = !offers;
   if (offers) return;
@@ -140,7 +160,11 @@ function update(fresh) {
 }
 
 async function refresh(act) {
-  if (busy || !mayReload()) return;
+  if (!mayReload()) return;
+  if (busy) {
+    isBehind = true;
+    return;
+  }
   busy = true;
   try {
     act(await fetchPage());
@@ -150,6 +174,11 @@ async function refresh(act) {
     lost();
   } finally {
     busy = false;
+  }
+  // Something changed while the page was on its way.
+  if (isBehind) {
+    isBehind = false;
+    setTimeout(() => refresh(update), 1000);
   }
 }
 

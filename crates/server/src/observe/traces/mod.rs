@@ -14,7 +14,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use sluice_domain::time::Time;
-use sluice_domain::trace::{Span, TraceSettings};
+use sluice_domain::trace::{RecordedSpan, TraceSettings};
 use tokio::sync::watch;
 
 /// Spans that wait to be taken from the buffer.
@@ -59,7 +59,7 @@ struct Shared {
     is_on: AtomicBool,
     /// The ledger's time at which traces were turned on.
     since: AtomicI64,
-    buffer: Mutex<Vec<Span>>,
+    buffer: Mutex<Vec<RecordedSpan>>,
     settings: watch::Sender<Option<TraceSettings>>,
     counts: Family<SpanLabels, Counter>,
 }
@@ -112,7 +112,7 @@ impl Traces {
     }
 
     /// Records a finished span.
-    pub(crate) fn record(&self, span: Span) {
+    pub(crate) fn record(&self, span: RecordedSpan) {
         let mut buffer = self.0.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         if buffer.len() < BUFFER_MAX {
             return buffer.push(span);
@@ -126,7 +126,7 @@ impl Traces {
         pipeline::run(&self, stop).await;
     }
 
-    fn take(&self) -> Vec<Span> {
+    fn take(&self) -> Vec<RecordedSpan> {
         std::mem::take(&mut *self.0.buffer.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -140,19 +140,19 @@ impl Traces {
 }
 
 /// A span that took this long and has just ended, by the clock of the machine.
-pub(crate) fn ended_now(span: Span, took: Duration) -> Span {
+pub(crate) fn ended_now(span: RecordedSpan, took: Duration) -> RecordedSpan {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Span { start: now.saturating_sub(took), took, ..span }
+    RecordedSpan { start: now.saturating_sub(took), took, ..span }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_domain::trace::{Protocol, SpanId, SpanKind, TraceContext, TraceId};
+    use sluice_domain::trace::{Protocol, Span, SpanId, SpanKind, TraceContext, TraceId};
 
-    fn span(id: u64) -> Span {
+    fn span(id: u64) -> RecordedSpan {
         let context = TraceContext { trace: TraceId([1; 16]), span: SpanId(id), sampled: true };
-        Span::new(context, SpanKind::Client, "call".to_owned())
+        RecordedSpan::new(context, |context| Span::new(context, SpanKind::Client, "call".to_owned()))
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sluice_connectors::{OtlpError, OtlpExporter};
 use sluice_domain::time::Time;
-use sluice_domain::trace::{Span, TailSampler, TraceSettings};
+use sluice_domain::trace::{RecordedSpan, Span, TailSampler, TraceSettings};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -55,7 +55,7 @@ struct Pipeline<'t> {
     exporter: Arc<OtlpExporter>,
     sampler: TailSampler,
     started: Instant,
-    pending: VecDeque<Span>,
+    pending: VecDeque<RecordedSpan>,
     exporting: Option<JoinHandle<Exported>>,
     /// Wait after the next failure.
     backoff: Duration,
@@ -106,7 +106,7 @@ impl<'t> Pipeline<'t> {
         self.keep(kept);
     }
 
-    fn keep(&mut self, kept: Vec<Span>) {
+    fn keep(&mut self, kept: Vec<RecordedSpan>) {
         self.traces.count(Fate::NotSampled, self.sampler.take_not_sampled());
         let room = PENDING_MAX.saturating_sub(self.pending.len());
         self.traces.count(Fate::Full, kept.len().saturating_sub(room) as u64);
@@ -117,7 +117,8 @@ impl<'t> Pipeline<'t> {
         if self.exporting.is_some() || self.pending.is_empty() || Instant::now() < self.not_before {
             return;
         }
-        let batch: Vec<Span> = self.pending.drain(..self.pending.len().min(BATCH_MAX)).collect();
+        let batch = self.pending.drain(..self.pending.len().min(BATCH_MAX)).map(RecordedSpan::described);
+        let batch: Vec<Span> = batch.collect();
         let exporter = self.exporter.clone();
         self.exporting = Some(tokio::spawn(async move {
             let exported = exporter.export(&batch).await;

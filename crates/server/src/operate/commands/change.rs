@@ -14,7 +14,7 @@ use crate::change::{LedgerUsage, Plan, PlanHash, Side, plan, reached};
 use crate::config::{self, Colours, Files};
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::queries::change::{REVISIONS_MAX, find_revision};
-use crate::operate::views::AppliedView;
+use crate::operate::views::{AppliedView, PendingPlanView};
 use crate::revisions::LoadedRevision;
 use crate::run::{self, StartError};
 
@@ -70,6 +70,28 @@ impl Operator {
         let candidate = self.candidate(wanted).await?;
         let running = self.running().await?;
         self.plan_of(&running, &candidate).await
+    }
+
+    /// The plan of the files in the configuration directory of the node, if they are not active: edits that were not reloaded, or that a
+    /// reload refused.
+    pub async fn pending_plan(&self) -> Result<PendingPlanView, OperateError> {
+        let running = self.running().await?;
+        let none = PendingPlanView { pending: false, plan: None, problem: None };
+        let files = match config::read(&self.settings.config) {
+            Ok(files) => files,
+            Err(error) => return Ok(PendingPlanView { pending: true, problem: Some(error.to_string()), ..none }),
+        };
+        if files.iter().eq(running.iter()) {
+            return Ok(none);
+        }
+        let files = files.within(self.revisions.current().config.directory.clone());
+        match self.compiled(files) {
+            Ok(candidate) => {
+                let plan = Some(self.plan_of(&running, &candidate).await?);
+                Ok(PendingPlanView { pending: true, plan, problem: None })
+            }
+            Err(error) => Ok(PendingPlanView { pending: true, problem: Some(error.to_string()), ..none }),
+        }
     }
 
     /// Activates a configuration if the reviewed plan is still current.
@@ -143,7 +165,10 @@ impl Operator {
             }
             _ => return Err(OperateError::Invalid("set either files or revision".into())),
         };
-        let files = files.within(self.revisions.current().config.directory.clone());
+        self.compiled(files.within(self.revisions.current().config.directory.clone()))
+    }
+
+    fn compiled(&self, files: Files) -> Result<Candidate, OperateError> {
         let ready = run::ready(&files, &**self.revisions.secrets());
         let (live, problems) = ready.map_err(|error| OperateError::Config(explained(error)))?;
         let warnings = problems.iter().map(|problem| format!("{}: {}", problem.place(), problem.message)).collect();

@@ -38,7 +38,7 @@ impl Operator {
         let (contact, into) = (contact_id(id)?, contact_id(&request.into)?);
         let (actor, at) = (self.actor(&request.actor), self.clock.ledger_time());
         let merge = MergeContacts { into, contact, actor, reason: request.reason, at };
-        changed(self.ledger.merge_contacts(merge).await?)?;
+        changed(self.ledger.merge_contacts(merge).await?, &format!("{id} or {}", request.into))?;
         self.contact(&request.into).await
     }
 
@@ -47,16 +47,17 @@ impl Operator {
         need(&request.reason, "a split of a contact needs a reason")?;
         let (actor, at) = (self.actor(&request.actor), self.clock.ledger_time());
         let split = SplitContact { contact: contact_id(id)?, actor, reason: request.reason, at };
-        changed(self.ledger.split_contact(split).await?)?;
+        changed(self.ledger.split_contact(split).await?, id)?;
         self.contact(id).await
     }
 }
 
-fn changed(change: ContactChange) -> Result<(), OperateError> {
+/// `names` are the contacts that the operator named.
+fn changed(change: ContactChange, names: &str) -> Result<(), OperateError> {
     Err(match change {
         ContactChange::Done => return Ok(()),
         ContactChange::NotFound => {
-            OperateError::NotFound("there is no such contact; `sluice contacts list` shows them all".to_owned())
+            OperateError::NotFound(format!("there is no contact {names}; `sluice contacts list` shows them all"))
         }
         ContactChange::Same => OperateError::Invalid("a contact cannot be merged into itself".to_owned()),
         ContactChange::MergedInto(parent) => {

@@ -49,8 +49,10 @@ impl Operator {
         let by = SuppliedBy::Operator { actor, reason: request.reason };
         let mapping_version = event.audit.mapping_version;
         let supplied = SuppliedIdentity { identity, by, mapping_version, at };
-        let identify = IdentifyEvent { seq: record.seq, observation, supplied, contact: identified.contact() };
+        let identify =
+            IdentifyEvent { seq: record.seq, observation, supplied, contact: identified.contact(), outputs: vec![] };
         done(self.ledger.identify(identify).await?)?;
+        self.metrics.released("operator", 1);
         self.event(&record.id.to_string(), None).await
     }
 
@@ -89,13 +91,13 @@ fn done(identified: Identified) -> Result<(), OperateError> {
             "not-quarantined",
             "no job of the event waits for an identity: it has one already, or was replayed or dropped".to_owned(),
         ),
-        Identified::Conflict(conflicts) => {
-            let reasons: Vec<String> = conflicts.iter().map(reason).collect();
-            let detail =
-                format!("these identifiers lead to different contacts: {}; give those of one", reasons.join(", "));
-            OperateError::Refused("identity-conflict", detail)
-        }
+        Identified::Conflict(conflicts) => OperateError::Refused("identity-conflict", conflict_text(&conflicts)),
     })
+}
+
+pub(super) fn conflict_text(conflicts: &[Conflict]) -> String {
+    let reasons: Vec<String> = conflicts.iter().map(reason).collect();
+    format!("these identifiers lead to different contacts: {}; give those of one", reasons.join(", "))
 }
 
 fn reason(conflict: &Conflict) -> String {

@@ -178,7 +178,7 @@ impl Operator {
         let limit = limit.clamp(1, LIST_MAX);
         let records = self.ledger.imports(Page { after, limit }).await?;
         let next = records.last().filter(|_| records.len() == limit as usize).map(|last| last.id.to_string());
-        Ok(List { items: records.into_iter().map(ImportView::from).collect(), next })
+        Ok(List::new(records.into_iter().map(ImportView::from).collect(), next))
     }
 
     pub async fn import_view(&self, id: &str) -> Result<ImportView, OperateError> {
@@ -275,7 +275,7 @@ impl Operator {
         // A key that was used again after it expired has several events.
         let page = Page { after: None, limit: LIST_MAX * 4 };
         let filter = EventFilter { keys: Some(keys), ..EventFilter::default() };
-        let found = self.ledger.find_events(filter, page).await?;
+        let found = self.ledger.find_events(filter, page).await?.rows;
         let valid = found.iter().filter(|listed| listed.event.expires_at > now);
         let by_key: HashMap<(&str, &str), _> =
             valid.map(|listed| ((&*listed.event.flow, &*listed.event.key_text), listed.event.id)).collect();

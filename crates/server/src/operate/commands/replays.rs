@@ -248,7 +248,7 @@ impl Operator {
         let limit = limit.clamp(1, LIST_MAX);
         let records = self.ledger.replays(Page { after, limit }).await?;
         let next = records.last().filter(|_| records.len() == limit as usize).map(|last| last.id.to_string());
-        Ok(List { items: records.into_iter().map(ReplayView::from).collect(), next })
+        Ok(List::new(records.into_iter().map(ReplayView::from).collect(), next))
     }
 
     /// One replay, with the number of jobs that are left.

@@ -17,7 +17,7 @@ impl Operator {
         let limit = limit.clamp(1, 1_000);
         let records = self.ledger.approvals(filter, Page { after, limit }).await?;
         let next = (records.len() == limit as usize).then(|| records.last().map(|last| last.n.to_string())).flatten();
-        Ok(List { items: records.into_iter().map(ApprovalView::from).collect(), next })
+        Ok(List::new(records.into_iter().map(ApprovalView::from).collect(), next))
     }
 
     /// Number of pending approvals, at most 1,000.

@@ -22,7 +22,7 @@ impl Operator {
         let more = records.len() > limit as usize;
         records.truncate(limit as usize);
         let next = records.last().filter(|_| more).map(|last| last.n.to_string());
-        Ok(List { items: records.into_iter().map(|record| RevisionView::new(record, current)).collect(), next })
+        Ok(List::new(records.into_iter().map(|record| RevisionView::new(record, current)).collect(), next))
     }
 
     pub async fn revision(&self, name: &str) -> Result<RevisionDetail, OperateError> {

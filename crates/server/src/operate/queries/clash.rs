@@ -47,11 +47,17 @@ fn changes(first: &EventBody, other: &EventBody, revealed: bool) -> Vec<ChangeVi
     };
     diff(&read(first), &read(other))
         .into_iter()
-        .map(|FieldChange { path, before, after }| {
-            let shown = |value: Option<Value>| if revealed { value } else { value.map(|value| masked(&path, value)) };
-            ChangeView { before: shown(before), after: shown(after), path: path.clone() }
+        .map(|change| match revealed {
+            true => ChangeView { path: change.path, before: change.before, after: change.after },
+            false => masked_change(change),
         })
         .collect()
+}
+
+pub(in crate::operate) fn masked_change(change: FieldChange) -> ChangeView {
+    let FieldChange { path, before, after } = change;
+    let shown = |value: Option<Value>| value.map(|value| masked(&path, value));
+    ChangeView { before: shown(before), after: shown(after), path: path.clone() }
 }
 
 /// Path segments decide whether a value is masked completely.

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use sluice_domain::action::Action;
 use sluice_domain::contact::ContactId;
 use sluice_domain::event::{Event, EventId};
-use sluice_ledger::{ApprovalFilter, ContactRecord, EventFilter, EventLookup, EventRecord, EventSeq, JobRecord, Page};
+use sluice_domain::mask;
+use sluice_ledger::{
+    ApprovalFilter, ContactRecord, EffectRecord, EventFilter, EventLookup, EventRecord, EventSeq, JobRecord, Page,
+};
 
 use super::LIST_MAX;
 use crate::operate::operator::{OperateError, Operator};
-use crate::operate::views::{ContactView, IdentifiedView, List, TraceEntry, TraceView};
+use crate::operate::views::{ContactView, DuplicatesView, IdentifiedView, List, TraceEntry, TraceView};
 
 /// Events of one trace, the newest ones.
 const TRACE_EVENTS_MAX: u32 = 100;
@@ -29,7 +33,7 @@ impl Operator {
         let limit = limit.clamp(1, LIST_MAX);
         let records = self.ledger.contacts(conflicts, Page { after, limit }).await?;
         let next = records.last().filter(|_| records.len() == limit as usize).map(|last| last.id.to_string());
-        Ok(List { items: records.iter().map(ContactView::new).collect(), next })
+        Ok(List::new(records.iter().map(ContactView::new).collect(), next))
     }
 
     /// The contact with this id, or with this email address, phone number or id of a source.
@@ -103,7 +107,7 @@ impl Operator {
         let found = match contacts {
             Some(contacts) => {
                 let filter = EventFilter { contacts: Some(contacts), ..EventFilter::default() };
-                self.ledger.find_events(filter, page).await?
+                self.ledger.find_events(filter, page).await?.rows
             }
             None => vec![],
         };
@@ -115,7 +119,17 @@ impl Operator {
                 let events = self.ledger.events(seqs).await?.into_iter().map(|(event, _)| event).collect();
                 return self.trace_of(None, events, more).await;
             }
-            let event = self.event_named(about).await?.event;
+            let unknown = |error| {
+                match error {
+                OperateError::NotFound(_) => OperateError::NotFound(
+                    "nothing is known by this: no contact, event, idempotency key, trace id or record at a destination; \
+                     it may have been deleted by retention"
+                        .to_owned(),
+                ),
+                error => error,
+            }
+            };
+            let event = self.event_named(about).await.map_err(unknown)?.event;
             return self.trace_of(None, vec![event], false).await;
         }
         let more = found.len() == TRACE_EVENTS_MAX as usize;
@@ -142,6 +156,7 @@ impl Operator {
         for event in events {
             ids.insert(event.id.to_string());
             entries.push(self.event_entry(&event));
+            self.add_duplicates(&event, &mut entries).await?;
             self.add_identity(&event, &mut entries).await?;
             self.add_variants(&event, &mut entries).await?;
             for job in self.ledger.jobs_of_event(event).await? {
@@ -164,10 +179,41 @@ impl Operator {
         )
     }
 
+    /// The last duplicates one by one, and how many came before them.
+    async fn add_duplicates(&self, event: &EventRecord, entries: &mut Vec<TraceEntry>) -> Result<(), OperateError> {
+        let Some(duplicates) = self.ledger.event_duplicates(event.seq).await? else { return Ok(()) };
+        let view = DuplicatesView::new(&duplicates);
+        let line =
+            |at: &str, what: String| entry((at.to_owned(), "duplicate"), event.id.to_string(), what, "events show");
+        let earlier = view.count.saturating_sub(view.recent.len() as u64);
+        if earlier > 0 {
+            entries.push(line(&view.first_at, format!("the first of {earlier} earlier repeats")));
+        }
+        entries.extend(
+            view.recent
+                .iter()
+                .map(|request| line(&request.at, format!("repeated: {}; trace {}", request.describe(), request.trace))),
+        );
+        Ok(())
+    }
+
     async fn add_identity(&self, event: &EventRecord, entries: &mut Vec<TraceEntry>) -> Result<(), OperateError> {
-        if let Some(record) = self.ledger.event_identity(event.seq).await?.supplied {
+        let identity = self.ledger.event_identity(event.seq).await?;
+        if let Some(lookup) = identity.lookup.filter(|lookup| lookup.tries > 0) {
+            let last = lookup.last.unwrap_or_default();
+            let (at, next) = match lookup.due_at {
+                Some(at) => (at, "and is made again"),
+                None => (event.received_at, "and is not made again"),
+            };
+            let what = format!("the lookup of its identity ended {} with {last}, {next}", times(lookup.tries.into()));
+            entries.push(entry((at.to_string(), "lookup"), event.id.to_string(), what, "events show"));
+        }
+        if let Some(record) = identity.supplied {
             let view = IdentifiedView::new(&record);
-            let what = format!("identified as {} by {}", view.contact, view.by);
+            let what = match view.how.as_str() {
+                "enrichment" => format!("identified as {} by the lookup {}", view.contact, view.by),
+                _ => format!("identified as {} by {}", view.contact, view.by),
+            };
             entries.push(entry((view.at, "identity"), event.id.to_string(), what, "events show"));
         }
         Ok(())
@@ -176,7 +222,7 @@ impl Operator {
     async fn add_variants(&self, event: &EventRecord, entries: &mut Vec<TraceEntry>) -> Result<(), OperateError> {
         let variants = self.ledger.variants(event.seq).await?;
         entries.extend(variants.kept.iter().map(|variant| {
-            let what = format!("other content under the same key, received {} times", variant.times);
+            let what = format!("other content under the same key, received {}", times(variant.times));
             entry((variant.received_at.to_string(), "variant"), event.id.to_string(), what, "events show")
         }));
         Ok(())
@@ -185,7 +231,7 @@ impl Operator {
     async fn add_job(&self, job: &JobRecord, entries: &mut Vec<TraceEntry>) -> Result<(), OperateError> {
         let id = job.id.to_string();
         let line = |at: String, kind, what| entry((at, kind), id.clone(), what, "jobs show");
-        let replays = if job.replays > 0 { format!(", replayed {} times", job.replays) } else { String::new() };
+        let replays = if job.replays > 0 { format!(", replayed {}", times(job.replays.into())) } else { String::new() };
         let what = format!("{} is {}{replays}", job.worker, job.state);
         entries.push(line(job.finished_at.unwrap_or(job.updated_at).to_string(), "job", what));
         for attempt in self.ledger.attempts(job.id).await? {
@@ -193,9 +239,16 @@ impl Operator {
             let what = format!("{} {}{failure}", attempt.step, attempt.outcome);
             entries.push(line(attempt.started_at.to_string(), "attempt", what));
         }
-        for effect in self.ledger.effects(job.id).await?.iter().filter(|effect| !effect.destination.is_empty()) {
-            let what = format!("{} at {}: {}", effect.action, effect.destination, effect.state.as_str());
-            entries.push(line(effect.last_at.to_string(), "effect", what));
+        for effect in &self.ledger.effects(job.id).await? {
+            let (kind, what) = match Action::parse(&effect.action).is_some_and(Action::is_lookup) {
+                true => ("lookup", format!("{} ({}): {}", effect.step_id, effect.action, found(effect))),
+                false if effect.destination.is_empty() => continue,
+                false => {
+                    let state = effect.state.as_str();
+                    ("effect", format!("{} at {}: {state}", effect.action, effect.destination))
+                }
+            };
+            entries.push(line(effect.last_at.to_string(), kind, what));
         }
         Ok(())
     }
@@ -212,13 +265,28 @@ impl Operator {
         }
         for line in self.ledger.audit_trail(page).await? {
             if let Some(id) = line.object.split_whitespace().find(|word| ids.contains(*word)) {
-                let what = format!("{} by {}: {}", line.action, line.actor, line.detail);
+                let what = format!("{} by {}: {}", line.action, line.actor, mask::text(&line.detail));
                 let command = "sluice audit".to_owned();
                 let (at, id) = (line.at.to_string(), id.to_owned());
                 entries.push(TraceEntry { at, kind: "audit".to_owned(), id, what, command });
             }
         }
         Ok(())
+    }
+}
+
+/// `once`, or how many times.
+fn times(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
+}
+
+/// What a lookup came to, without what it found.
+fn found(effect: &EffectRecord) -> String {
+    let result = effect.result.as_deref();
+    match result.and_then(|result| result["warning"]["code"].as_str()) {
+        Some(code) => code.to_owned(),
+        None if result.is_some_and(|result| result["found"] == true) => "found".to_owned(),
+        None => "absent".to_owned(),
     }
 }
 

@@ -42,9 +42,15 @@ impl Operator {
             since: request.since,
             ..self.looked_up(&request)?
         };
-        let events = self.ledger.find_events(filter, Page { after, limit }).await?;
-        let next = events.last().filter(|_| events.len() == limit as usize).map(|last| last.event.id.to_string());
-        Ok(List { items: events.iter().map(|listed| EventView::new(&listed.event, &listed.jobs)).collect(), next })
+        let found = self.ledger.find_events(filter, Page { after, limit }).await?;
+        let next = match (found.next, found.rows.last()) {
+            (Some(next), Some(last)) if last.event.seq == next => Some(last.event.id.to_string()),
+            // The last event that was looked at.
+            (Some(next), _) => self.ledger.events(vec![next]).await?.pop().map(|(event, _)| event.id.to_string()),
+            (None, _) => None,
+        };
+        let items = found.rows.iter().map(|listed| EventView::new(&listed.event, &listed.jobs)).collect();
+        Ok(List { items, next, scanned_to: found.scanned_to.map(|at| at.to_string()) })
     }
 
     /// The part of a filter that is found by digests: key and contact.
@@ -70,7 +76,7 @@ impl Operator {
             return Ok(ListedEvent { event, jobs: jobs.iter().map(Into::into).collect() });
         }
         let filter = EventFilter { keys: Some(self.digests(name.trim())), ..EventFilter::default() };
-        let mut found = self.ledger.find_events(filter, Page { after: None, limit: LIST_MAX }).await?;
+        let mut found = self.ledger.find_events(filter, Page { after: None, limit: LIST_MAX }).await?.rows;
         let Some(newest) = found.first() else {
             return Err(OperateError::NotFound(
                 "no event has this id or idempotency key; it may have been deleted by retention. Ids begin with evt_; \

@@ -13,7 +13,7 @@ use sluice_domain::job::JobState;
 use sluice_domain::mask;
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    AuditEntry, ContactRecord, EventBody, EventRecord, EventSeq, JobFilter, JobRecord, ListedEvent, Page,
+    AuditEntry, ContactRecord, EventBody, EventRecord, EventSeq, JobFilter, JobRecord, ListPage, ListedEvent, Page,
 };
 
 use super::Reveal;
@@ -188,10 +188,10 @@ impl Export {
         Page { after: self.after, limit: PAGE_ROWS }
     }
 
-    /// Moves on behind the last row of a page.
-    fn advance(&mut self, last: Option<i64>, rows: usize) {
-        self.is_done = rows < PAGE_ROWS as usize;
-        self.after = last.or(self.after);
+    /// Moves on to the next page.
+    fn advance(&mut self, next: Option<i64>) {
+        self.is_done = next.is_none();
+        self.after = next.or(self.after);
     }
 
     async fn events(
@@ -201,8 +201,8 @@ impl Export {
         flow: Option<&str>,
     ) -> Result<Vec<Map<String, Value>>, OperateError> {
         let filter = self.operator.looked_up(wanted)?;
-        let mut listed = self.operator.ledger.find_events(filter, self.page()).await?;
-        self.advance(listed.last().map(|last| last.event.seq), listed.len());
+        let ListPage { rows: mut listed, next, .. } = self.operator.ledger.find_events(filter, self.page()).await?;
+        self.advance(next);
         let too_old = |event: &EventRecord| wanted.since.is_some_and(|since| event.received_at + DISORDER_MAX < since);
         self.is_done |= listed.last().is_some_and(|last| too_old(&last.event));
         listed.retain(|listed| is(flow, &listed.event.flow) && matches_event(listed, wanted, until));
@@ -217,8 +217,8 @@ impl Export {
         destination: Option<&str>,
     ) -> Result<Vec<Map<String, Value>>, OperateError> {
         let parked = JobFilter { states: vec![JobState::Dead, JobState::Unknown], ..JobFilter::default() };
-        let mut jobs = self.operator.ledger.list_jobs(parked, self.page()).await?;
-        self.advance(jobs.last().map(|(job, _)| job.id.0), jobs.len());
+        let ListPage { rows: mut jobs, next, .. } = self.operator.ledger.list_jobs(parked, self.page()).await?;
+        self.advance(next);
         jobs.retain(|(job, event)| matches_job(job, event, filter));
         for (job, _) in &mut jobs {
             self.locate(job).await?;
@@ -242,7 +242,7 @@ impl Export {
 
     async fn contacts(&mut self, conflicts_only: bool) -> Result<Vec<Map<String, Value>>, OperateError> {
         let records = self.operator.ledger.contacts(conflicts_only, self.page()).await?;
-        self.advance(records.last().map(|last| last.id.0), records.len());
+        self.advance(records.last().filter(|_| records.len() == PAGE_ROWS as usize).map(|last| last.id.0));
         Ok(records.iter().map(|record| self.contact_row(record)).collect())
     }
 

@@ -1,12 +1,17 @@
 //! Suppressed contacts and safe mode.
 
+use sluice_ledger::Page;
+
+use super::LIST_MAX;
 use crate::operate::operator::{OperateError, Operator};
-use crate::operate::views::{SafeModeView, SuppressionView};
+use crate::operate::views::{List, SafeModeView, SuppressionView};
 
 impl Operator {
     /// Suppressed contacts, newest first.
-    pub async fn suppressions(&self, limit: u32) -> Result<Vec<SuppressionView>, OperateError> {
-        let records = self.ledger.suppressions(limit.clamp(1, 10_000)).await?;
+    pub async fn suppressions(&self, after: Option<i64>, limit: u32) -> Result<List<SuppressionView>, OperateError> {
+        let limit = limit.clamp(1, LIST_MAX);
+        let records = self.ledger.suppressions(Page { after, limit }).await?;
+        let next = (records.len() == limit as usize).then(|| records.last().map(|last| last.id.to_string())).flatten();
         let view = |record: sluice_ledger::SuppressionRecord| SuppressionView {
             contact: record.label,
             channel: record.channel,
@@ -14,7 +19,7 @@ impl Operator {
             actor: record.actor,
             reason: record.reason,
         };
-        Ok(records.into_iter().map(view).collect())
+        Ok(List::new(records.into_iter().map(view).collect(), next))
     }
 
     pub async fn safe_modes(&self) -> Result<Vec<SafeModeView>, OperateError> {

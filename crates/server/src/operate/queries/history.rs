@@ -27,6 +27,11 @@ pub struct SeriesRequest {
 const CHOSEN_POINTS_MAX: u32 = 1_500;
 
 impl Operator {
+    /// The ledger's own time, which everything that is stored uses.
+    pub fn now(&self) -> Time {
+        self.clock.ledger_time()
+    }
+
     pub async fn series(&self, request: &SeriesRequest) -> Result<HistoryView, OperateError> {
         let measure = measure(&request.measure)?;
         let by = Grouping::parse(measure, &request.by).map_err(|name| {

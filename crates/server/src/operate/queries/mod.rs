@@ -1,18 +1,22 @@
 //! Queries of operators.
 
 pub(super) mod approvals;
+mod balance;
 pub(super) mod change;
 mod clash;
 mod clock;
+mod contact_merge;
 mod contacts;
 mod destinations;
 mod event_warnings;
 mod events;
 mod exports;
+pub(super) mod failure_groups;
 mod guards;
 mod history;
 mod key_ttl_advice;
 mod keys;
+mod queues;
 mod users;
 mod waits;
 mod warnings;
@@ -22,25 +26,28 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use sluice_domain::access::Permission;
+use sluice_domain::contact::awaits_identity;
 use sluice_domain::event::Audit;
+use sluice_domain::job::{JobId, JobState};
 use sluice_domain::mask;
 use sluice_domain::time::Time;
 use sluice_domain::verify::Scheme;
-use sluice_ledger::{AuditEntry, JobFilter, ListedEvent, Page};
+use sluice_ledger::{AuditEntry, AuditFilter, EventRecord, JobFilter, JobSummary, ListPage, ListedEvent, Page};
 
+pub(super) use clash::masked_change;
 pub(super) use contacts::contact_id;
 
 use super::commands::need;
 use super::operator::{OperateError, Operator, job_id};
 use super::views::{
-    AlertRuleView, AlertView, AttemptView, AuditView, EffectView, EventDetail, EventView, FlowView, IdentifiedView,
-    JobDetail, JobView, List, PauseView, ReasonView, RefusalView, RefusedView, ResponseCountView, ResponseView,
-    SourceView, Status, preview, show,
+    AlertRuleView, AlertView, AttemptView, AuditView, DuplicatesView, EffectView, EventDetail, EventView, FlowView,
+    IdentifiedView, IdentityLookupView, JobDetail, JobView, List, PauseView, ReasonView, RefusalView, RefusedView,
+    ResponseCountView, ResponseView, SourceView, Status, preview, show,
 };
 use crate::intake;
 use crate::levels::Levels;
 use crate::observe::metrics::{
-    DepthLabels, DestinationLabels, NorthStarLabels, QueueLabels, TargetLabels, WorkerLabels,
+    DepthLabels, DestinationLabels, GroupStateLabels, NorthStarLabels, QueueLabels, TargetLabels, WorkerLabels,
 };
 
 /// Actor and reason for revealing personal data.
@@ -53,6 +60,7 @@ pub struct Reveal {
 
 /// Maximum rows per page.
 pub const LIST_MAX: u32 = 500;
+pub use balance::{Account, Effort};
 pub use events::EventsRequest;
 pub use exports::{Export, ExportRequest};
 pub use history::SeriesRequest;
@@ -95,6 +103,7 @@ impl Operator {
             None => (None, None, None),
         };
         let identity = self.ledger.event_identity(event.seq).await?;
+        let quarantined = self.quarantined(&event, &jobs).await?;
         Ok(EventDetail {
             event: EventView::new(&event, &jobs),
             warnings: self.event_warnings(normalized.as_ref(), &jobs).await?,
@@ -103,9 +112,22 @@ impl Operator {
             headers,
             clash,
             identified: identity.supplied.as_ref().map(IdentifiedView::new),
+            quarantined,
             waits_for_identity_until: identity.waits_until.map(|until| until.to_string()),
+            identity_lookup: identity.lookup.as_ref().map(IdentityLookupView::new),
+            duplicates: self.ledger.event_duplicates(event.seq).await?.as_ref().map(DuplicatesView::new),
             revealed: reveal.is_some(),
         })
+    }
+
+    /// Why the jobs of an event wait for an identity; `None` if none does.
+    async fn quarantined(&self, event: &EventRecord, jobs: &[JobSummary]) -> Result<Option<String>, OperateError> {
+        if !jobs.iter().any(|job| job.state == JobState::Dead) {
+            return Ok(None);
+        }
+        let jobs = self.ledger.jobs_of_event(event.clone()).await?;
+        let failure = jobs.into_iter().filter(awaits_identity).find_map(|job| job.failure);
+        Ok(failure.map(|failure| mask::text(&failure.message).into_owned()))
     }
 
     /// Newest first, without results: a destination may quote personal data in its response.
@@ -117,12 +139,12 @@ impl Operator {
     ) -> Result<List<JobView>, OperateError> {
         let after = after.map(|id| job_id(&id)).transpose()?.map(|id| id.0);
         let limit = limit.clamp(1, LIST_MAX);
-        let jobs = self.ledger.list_jobs(filter, Page { after, limit }).await?;
-        let next = (jobs.len() == limit as usize).then(|| jobs.last().map(|(job, _)| job.id.to_string())).flatten();
+        let ListPage { rows: jobs, next, scanned_to } = self.ledger.list_jobs(filter, Page { after, limit }).await?;
         let waits = self.waits(&jobs.iter().map(|(job, _)| job).collect::<Vec<_>>()).await?;
         let listed = |((job, event), wait)| JobView { result: None, ..JobView::new(job, event, wait) };
         let items = jobs.iter().map(|(job, event)| (job, event)).zip(waits).map(listed).collect();
-        Ok(List { items, next })
+        let next = next.map(|id| JobId(id).to_string());
+        Ok(List { items, next, scanned_to: scanned_to.map(|at| at.to_string()) })
     }
 
     pub async fn job(&self, id: &str) -> Result<JobDetail, OperateError> {
@@ -189,7 +211,7 @@ impl Operator {
         let limit = limit.clamp(1, LIST_MAX);
         let clocks = self.ledger.responses(Page { after, limit }).await?;
         let next = (clocks.len() == limit as usize).then(|| clocks.last().map(|last| last.event.to_string())).flatten();
-        Ok(List { items: clocks.into_iter().map(ResponseView::from).collect(), next })
+        Ok(List::new(clocks.into_iter().map(ResponseView::from).collect(), next))
     }
 
     pub async fn pauses(&self) -> Result<Vec<PauseView>, OperateError> {
@@ -278,11 +300,15 @@ impl Operator {
     }
 
     /// Newest first.
-    pub async fn audit(&self, after: Option<i64>, limit: u32) -> Result<List<AuditView>, OperateError> {
+    pub async fn audit(
+        &self,
+        filter: AuditFilter,
+        after: Option<i64>,
+        limit: u32,
+    ) -> Result<List<AuditView>, OperateError> {
         let limit = limit.clamp(1, LIST_MAX);
-        let lines = self.ledger.audit_trail(Page { after, limit }).await?;
-        let next = (lines.len() == limit as usize).then(|| lines.last().map(|line| line.id.to_string())).flatten();
-        let items = lines
+        let ListPage { rows, next, scanned_to } = self.ledger.audit_entries(filter, Page { after, limit }).await?;
+        let items = rows
             .into_iter()
             .map(|line| AuditView {
                 id: line.id,
@@ -293,7 +319,8 @@ impl Operator {
                 detail: mask::text(&line.detail).into_owned(),
             })
             .collect();
-        Ok(List { items, next })
+        let next = next.map(|next| next.to_string());
+        Ok(List { items, next, scanned_to: scanned_to.map(|at| at.to_string()) })
     }
 
     /// Metrics page with current gauges.
@@ -304,6 +331,8 @@ impl Operator {
         if let Some(view) = &view {
             self.metrics.in_flight.set(gauge(view.in_flight as u64));
             self.metrics.jobs_in_memory.set(gauge(view.jobs_in_memory as u64));
+            let times = (self.clock.now(), self.clock.ledger_time());
+            self.metrics.gate_levels.set(view.gates.iter(), times);
         }
         let levels = Levels::read(&self.ledger, &self.clock, view.as_ref()).await?;
         self.metrics.unknown_outcomes.set(gauge(levels.unknown_outcomes));
@@ -353,13 +382,17 @@ impl Operator {
         }
     }
 
-    /// Pauses, quotas of destinations and the clock.
+    /// Pauses, failure groups, quotas of destinations and the clock.
     async fn set_limits(&self) -> Result<(), OperateError> {
         let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let metrics = &self.metrics;
         metrics.pauses.clear();
         for pause in self.ledger.pauses().await? {
             metrics.pauses.get_or_create(&TargetLabels { target: pause.target }).set(1);
+        }
+        metrics.failure_groups.clear();
+        for (state, count) in self.ledger.failure_group_counts().await? {
+            metrics.failure_groups.get_or_create(&GroupStateLabels { state: state.as_str() }).set(gauge(count));
         }
         metrics.calls_today.clear();
         metrics.calls_today_limit.clear();

@@ -108,8 +108,8 @@ impl Operator {
         let waits_for = backlog.and_then(|backlog| backlog.waits_for);
         let until = backlog.and_then(|backlog| backlog.until).map(|at| self.clock.to_wall(at).to_string());
         let stops_all = |waits_for: &WaitsFor| {
-            use WaitsFor::{Breaker, Destination, RetryAfter, Shutdown, Worker};
-            matches!(waits_for, Worker | Destination | Breaker | RetryAfter | Shutdown)
+            use WaitsFor::{Breaker, Budget, Destination, RetryAfter, Shutdown, Worker};
+            matches!(waits_for, Worker | Destination | Breaker | RetryAfter | Budget | Shutdown)
         };
         match (total.state, waits_for) {
             (_, Some(waits_for)) if stops_all(&waits_for) => Some(WaitView { until, ..context.wait(waits_for, place) }),
@@ -160,10 +160,11 @@ impl WaitContext {
                 let message = format!("{to} asked callers to wait");
                 about("retry-after", to, message)
             }
-            WaitsFor::Rate => {
-                let message = format!("the rate limit of {to}");
-                about("rate", to, message)
+            WaitsFor::Budget => {
+                let message = format!("the budget of {to} has no calls left");
+                about("budget", to, message)
             }
+            WaitsFor::Rate => about("rate", to.clone(), format!("the rate limit of {to}")),
             WaitsFor::DestinationSlot => {
                 let message = format!("a free call at {to}: as many as allowed are in flight");
                 about("destination-slot", to, message)
@@ -201,7 +202,13 @@ fn own_wait(reason: WaitReason, destination: &str) -> WaitView {
         WaitReason::Policy => "a policy defers its effect",
         WaitReason::SafeMode => "safe mode holds its worker",
         WaitReason::ReadBack => "a read-back of the last attempt, whose outcome is not known",
+        WaitReason::Record => "another effect for the same record, whose outcome is open",
         WaitReason::Delay => "the due time of its next step",
+        WaitReason::Budget => {
+            let target = format!("destination:{destination}");
+            let message = format!("the calls that are left in the budget of {target} are reserved for live traffic");
+            return WaitView { target: Some(target), ..plain("budget", &message) };
+        }
         WaitReason::Throttled => {
             let target = format!("destination:{destination}");
             let message = format!("{target} asked callers to wait");

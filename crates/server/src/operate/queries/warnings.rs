@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use sluice_domain::call_budget::CallBudgetView;
 use sluice_domain::config::Revision;
 use sluice_domain::schedule::SchedulerView;
 use sluice_domain::schedule::gate::PauseReason;
@@ -57,6 +58,7 @@ impl Operator {
                     format!("Fix the credentials, then run `sluice resume destination:{name}`."),
                 ));
             }
+            warnings.extend(gate.budget.as_ref().and_then(|budget| budget_warning(name, budget)));
             let until = match gate.breaker {
                 "closed" => continue,
                 _ => gate.open_until.map(|until| self.clock.to_wall(until)),
@@ -147,4 +149,23 @@ fn lane_warning(lane: &BlockedLane) -> WarningView {
         ),
         format!("`sluice jobs show {id}` says what it waits for. Jobs of one entity run in their order."),
     )
+}
+
+/// A budget whose calls are used up, or are reserved for live traffic.
+fn budget_warning(name: &str, budget: &CallBudgetView) -> Option<WarningView> {
+    let (limit, until) = (grouped(budget.limit?), budget.resets_at?);
+    let used = grouped(budget.used);
+    let message = match (budget.left?, budget.left_for_replays?) {
+        (0, _) => format!(
+            "the budget of destination:{name} is used up ({used} of {limit} calls); its jobs wait until {until}"
+        ),
+        (left, 0) if budget.reserve > 0 => format!(
+            "destination:{name} has {} of {limit} calls left, all reserved for live traffic; replays and imports wait",
+            grouped(left)
+        ),
+        _ => return None,
+    };
+    let action =
+        format!("`sluice destinations show {name}` has the forecast; raise `budget:` if the destination allows more.");
+    Some(WarningView::new("budget", message, action))
 }

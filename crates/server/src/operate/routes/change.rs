@@ -9,7 +9,7 @@ use super::{ApiResult, JsonBody, LIMIT, QueryParams};
 use crate::change::Plan;
 use crate::operate::commands::{ApplyRequest, Wanted};
 use crate::operate::operator::Operator;
-use crate::operate::views::{AppliedView, List, RevisionDetail, RevisionView};
+use crate::operate::views::{AppliedView, List, PendingPlanView, RevisionDetail, RevisionView};
 
 /// Maximum request size with files, in bytes.
 pub(super) const ORDER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -21,6 +21,12 @@ pub(super) struct RevisionsQuery {
     after: Option<i64>,
     /// Maximum number of rows.
     limit: Option<u32>,
+}
+
+/// Plan of the files in the configuration directory of the node, if they are not active.
+#[utoipa::path(get, path = "/api/v1/plan", responses((status = 200, body = PendingPlanView)))]
+pub(super) async fn pending_plan(operator: Operator) -> ApiResult<PendingPlanView> {
+    Ok(Json(operator.pending_plan().await?))
 }
 
 /// Plan a new configuration: files, or an earlier revision.

@@ -4,25 +4,27 @@ use axum::Json;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::{ApiResult, JsonBody, QueryParams};
+use super::{ApiResult, JsonBody, LIMIT, QueryParams};
 use crate::operate::commands::{SafeModeRequest, SuppressRequest};
 use crate::operate::operator::Operator;
-use crate::operate::views::{SafeModeView, SuppressedView, SuppressionView};
+use crate::operate::views::{List, SafeModeView, SuppressedView, SuppressionView};
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SuppressionsQuery {
+    /// Continue after this cursor.
+    after: Option<i64>,
     /// Maximum number of rows.
     limit: Option<u32>,
 }
 
 /// Suppressed contacts, masked, newest first.
-#[utoipa::path(get, path = "/api/v1/suppressions", params(SuppressionsQuery), responses((status = 200, body = Vec<SuppressionView>)))]
+#[utoipa::path(get, path = "/api/v1/suppressions", params(SuppressionsQuery), responses((status = 200, body = List<SuppressionView>)))]
 pub(super) async fn suppressions(
     operator: Operator,
     QueryParams(query): QueryParams<SuppressionsQuery>,
-) -> ApiResult<Vec<SuppressionView>> {
-    Ok(Json(operator.suppressions(query.limit.unwrap_or(100)).await?))
+) -> ApiResult<List<SuppressionView>> {
+    Ok(Json(operator.suppressions(query.after, query.limit.unwrap_or(LIMIT)).await?))
 }
 
 /// Add contacts to the suppression list, or remove them.

@@ -1,209 +1,159 @@
 //! `Idempotency-Key` on commands: a repeated request gets the first response, and nothing is done again.
 //!
-//! Responses are remembered in memory: after a restart of the node a repeated request is done again. What it requeues, decides
-//! or pauses is the same then, since commands state the wanted result; a replay or a token would be a second one.
+//! Keys and responses are in the ledger for 24 hours. A response that shows a secret is not kept, and one that reveals personal data is
+//! a read: its key is ignored.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
-
-use axum::body::{Body, Bytes};
-use axum::extract::{Extension, Request};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use sluice_domain::idempotent_command::{BODY_BYTES_MAX, Claim, CommandDigest, CommandResponse};
+use sluice_ledger::{ClaimCommand, FinishCommand};
 
 use super::change::ORDER_BYTES_MAX;
 use super::problem;
 use crate::access::RequestCaller;
+use crate::operate::operator::{OperateError, Operator};
 
-/// Responses that are remembered; the oldest goes first.
-const RESPONSES_MAX: usize = 1_024;
-/// Longest response that is remembered, in bytes.
-const RESPONSE_BYTES_MAX: usize = 256 * 1024;
 /// Longest key, in characters.
 const KEY_MAX: usize = 255;
 
 const HEADER: &str = "idempotency-key";
 
-type Digest = [u8; 32];
-
-#[derive(Clone, Debug)]
-struct Stored {
-    status: StatusCode,
-    content_type: Option<HeaderValue>,
-    body: Bytes,
+/// What is kept of the response of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Whole,
+    /// The body shows a secret.
+    WithoutBody,
+    /// It is a read with a reason: a repeat is read again.
+    Nothing,
 }
 
-#[derive(Clone, Debug)]
-struct Entry {
-    request: Digest,
-    /// Absent while the first request is served.
-    response: Option<Stored>,
-}
-
-#[derive(Debug, Default)]
-struct Entries {
-    by_key: HashMap<Digest, Entry>,
-    /// Oldest first.
-    order: VecDeque<Digest>,
-}
-
-/// Responses by caller and key. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Responses(Arc<Mutex<Entries>>);
-
-enum Begun {
-    First,
-    Known(Stored),
-    InProgress,
-    OtherRequest,
-}
-
-impl Responses {
-    fn entries(&self) -> std::sync::MutexGuard<'_, Entries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn begin(&self, key: Digest, request: Digest) -> Begun {
-        let mut entries = self.entries();
-        match entries.by_key.get(&key) {
-            Some(entry) if entry.request != request => return Begun::OtherRequest,
-            Some(Entry { response: Some(stored), .. }) => return Begun::Known(stored.clone()),
-            Some(_) => return Begun::InProgress,
-            None => {}
+impl Kept {
+    fn of(path: &str) -> Kept {
+        if path.ends_with("/reveal") || path.starts_with("/export") || path.contains("/exports/") {
+            return Kept::Nothing;
         }
-        while entries.order.len() >= RESPONSES_MAX {
-            let oldest = entries.order.pop_front();
-            oldest.map(|oldest| entries.by_key.remove(&oldest));
-        }
-        entries.by_key.insert(key, Entry { request, response: None });
-        entries.order.push_back(key);
-        Begun::First
-    }
-
-    /// Remembers a response. One that says to try again is forgotten, so that trying again works.
-    fn end(&self, key: Digest, stored: Option<Stored>) {
-        let mut entries = self.entries();
-        match stored {
-            Some(stored) => {
-                if let Some(entry) = entries.by_key.get_mut(&key) {
-                    entry.response = Some(stored);
-                }
-            }
-            None => {
-                entries.by_key.remove(&key);
-                entries.order.retain(|known| *known != key);
-            }
+        match path.trim_end_matches('/').ends_with("/tokens") || path.ends_with("/sign-in-links") {
+            true => Kept::WithoutBody,
+            false => Kept::Whole,
         }
     }
 }
 
-/// Forgets the request if it is given up before its response.
-struct Guard {
-    responses: Responses,
-    key: Option<Digest>,
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if let Some(key) = self.key.take() {
-            self.responses.end(key, None);
+pub(super) async fn once(State(operator): State<Operator>, request: Request, next: Next) -> Response {
+    let keys: Vec<HeaderValue> = request.headers().get_all(HEADER).iter().cloned().collect();
+    let kept = Kept::of(request.uri().path());
+    let key = match keys.as_slice() {
+        _ if *request.method() != Method::POST || kept == Kept::Nothing => return next.run(request).await,
+        [] => return next.run(request).await,
+        [key] if !key.is_empty() && key.len() <= KEY_MAX => key.clone(),
+        _ => {
+            let detail = "send one idempotency key with 1 to 255 characters";
+            return problem(StatusCode::BAD_REQUEST, "idempotency-key-invalid", detail);
         }
-    }
-}
-
-pub(super) async fn once(Extension(responses): Extension<Responses>, request: Request, next: Next) -> Response {
-    let Some(key) = request.headers().get(HEADER).cloned().filter(|_| !request.method().is_safe()) else {
-        return next.run(request).await;
     };
-    if key.is_empty() || key.len() > KEY_MAX {
-        return problem(
-            StatusCode::BAD_REQUEST,
-            "idempotency-key-invalid",
-            "an idempotency key has 1 to 255 characters",
-        );
-    }
     let caller = request.extensions().get::<RequestCaller>().map(|RequestCaller(caller)| caller.actor(""));
     let (head, body) = request.into_parts();
     // The body was read in limited time and size before.
     let body = axum::body::to_bytes(body, ORDER_BYTES_MAX).await.unwrap_or_default();
-    let digest = |parts: &[&[u8]]| {
-        let mut hasher = blake3::Hasher::new();
-        for part in parts {
-            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
-        }
-        *hasher.finalize().as_bytes()
+    let claim = ClaimCommand {
+        key: digest(&[caller.unwrap_or_default().as_bytes(), key.as_bytes()]),
+        request: digest(&[head.method.as_str().as_bytes(), head.uri.path().as_bytes(), &body]),
+        term: operator.ledger.term(),
+        at: operator.clock.ledger_time(),
     };
-    let key = digest(&[caller.unwrap_or_default().as_bytes(), key.as_bytes()]);
-    match responses.begin(key, digest(&[head.uri.path().as_bytes(), &body])) {
-        Begun::First => {}
-        Begun::Known(stored) => return repeated(stored),
-        Begun::InProgress => {
-            return problem(StatusCode::CONFLICT, "in-progress", "the first request with this key is being served");
-        }
-        Begun::OtherRequest => {
-            let detail = "this idempotency key was used for another request; use a new one";
-            return problem(StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key-reused", detail);
-        }
+    let key = claim.key;
+    match operator.ledger.claim_command(claim).await {
+        Ok(Claim::First) => {}
+        Ok(claim) => return repeated(claim),
+        Err(error) => return OperateError::from(error).into_response(),
     }
-    let mut guard = Guard { responses: responses.clone(), key: Some(key) };
-    let response = next.run(Request::from_parts(head, Body::from(body))).await;
+    // A caller that hangs up has given its command all the same: it is done, and its response is kept.
+    let serving = tokio::spawn(serve(operator, Request::from_parts(head, Body::from(body)), next, (key, kept)));
+    serving.await.unwrap_or_else(|_| {
+        problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the command failed; see the log and the audit trail")
+    })
+}
+
+async fn serve(operator: Operator, request: Request, next: Next, (key, kept): (CommandDigest, Kept)) -> Response {
+    let response = next.run(request).await;
     let (head, body) = response.into_parts();
     let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
         return problem(StatusCode::INTERNAL_SERVER_ERROR, "response", "the response was lost; see the audit trail");
     };
-    if !head.status.is_server_error() && bytes.len() <= RESPONSE_BYTES_MAX {
-        guard.key = None;
-        let content_type = head.headers.get(header::CONTENT_TYPE).cloned();
-        responses.end(key, Some(Stored { status: head.status, content_type, body: bytes.clone() }));
+    let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+    // Nothing was done if it says to try again.
+    let response = (!head.status.is_server_error()).then(|| CommandResponse {
+        status: head.status.as_u16(),
+        content_type: text(header::CONTENT_TYPE).to_owned(),
+        body: Some(bytes.to_vec())
+            .filter(|body| body.len() <= BODY_BYTES_MAX && (kept == Kept::Whole || !head.status.is_success())),
+    });
+    if let Err(error) = operator.ledger.finish_command(FinishCommand { key, response }).await {
+        tracing::warn!(%error, "the response of a command is not kept; a repeat is refused");
     }
     Response::from_parts(head, Body::from(bytes))
 }
 
-fn repeated(stored: Stored) -> Response {
-    let mut response = (stored.status, stored.body).into_response();
-    if let Some(content_type) = stored.content_type {
-        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+fn digest(parts: &[&[u8]]) -> CommandDigest {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
     }
-    response.headers_mut().insert("idempotent-replayed", HeaderValue::from_static("true"));
-    response
+    *hasher.finalize().as_bytes()
+}
+
+/// The response to a request that is not the first.
+fn repeated(claim: Claim) -> Response {
+    let refused = |code, detail| problem(StatusCode::CONFLICT, code, detail);
+    match claim {
+        Claim::Done(CommandResponse { status, content_type, body: Some(body) }) => {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+            let mut response = (status, body).into_response();
+            if let Ok(content_type) = HeaderValue::from_str(&content_type) {
+                response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+            }
+            response.headers_mut().insert("idempotent-replayed", HeaderValue::from_static("true"));
+            response
+        }
+        Claim::Done(_) => refused(
+            "response-not-kept",
+            "this command was done; its response shows a secret or is long, and was not kept",
+        ),
+        Claim::InProgress => {
+            let mut response = refused("in-progress", "the first request with this key is being served");
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            response
+        }
+        Claim::InDoubt => refused(
+            "in-doubt",
+            "the node stopped while it served the first request with this key; see the audit trail, then use a new key",
+        ),
+        Claim::First | Claim::OtherRequest => {
+            let detail = "this idempotency key was used for another request; use a new one";
+            problem(StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key-reused", detail)
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn stored() -> Stored {
-        Stored { status: StatusCode::OK, content_type: None, body: Bytes::from_static(b"{}") }
+    #[test]
+    fn secrets_and_revealed_data_are_not_kept() {
+        assert_eq!(Kept::of("/tokens"), Kept::WithoutBody);
+        assert_eq!(Kept::of("/api/v1/sign-in-links"), Kept::WithoutBody);
+        assert_eq!(Kept::of("/events/evt_1/reveal"), Kept::Nothing);
+        assert_eq!(Kept::of("/replays"), Kept::Whole);
+        assert_eq!(Kept::of("/tokens/7/revoke"), Kept::Whole);
     }
 
     #[test]
-    fn first_response_is_remembered_and_another_request_is_refused() {
-        let responses = Responses::default();
-        assert!(matches!(responses.begin([1; 32], [7; 32]), Begun::First));
-        assert!(matches!(responses.begin([1; 32], [7; 32]), Begun::InProgress));
-        responses.end([1; 32], Some(stored()));
-        assert!(matches!(responses.begin([1; 32], [7; 32]), Begun::Known(_)));
-        assert!(matches!(responses.begin([1; 32], [8; 32]), Begun::OtherRequest));
-    }
-
-    #[test]
-    fn request_that_was_given_up_can_be_made_again() {
-        let responses = Responses::default();
-        responses.begin([1; 32], [7; 32]);
-        drop(Guard { responses: responses.clone(), key: Some([1; 32]) });
-        assert!(matches!(responses.begin([1; 32], [7; 32]), Begun::First));
-    }
-
-    #[test]
-    fn number_of_remembered_responses_is_bounded() {
-        let responses = Responses::default();
-        for n in 0..RESPONSES_MAX as u64 + 10 {
-            let mut key = [0; 32];
-            key[..8].copy_from_slice(&n.to_le_bytes());
-            responses.begin(key, [7; 32]);
-        }
-        let entries = responses.entries();
-        assert_eq!((entries.by_key.len(), entries.order.len()), (RESPONSES_MAX, RESPONSES_MAX));
+    fn parts_of_a_digest_do_not_run_together() {
+        assert_ne!(digest(&[b"ab", b"c"]), digest(&[b"a", b"bc"]));
     }
 }

@@ -30,8 +30,12 @@ pub(super) struct JobsQuery {
     class: Option<String>,
     /// Only with this failure code.
     code: Option<String>,
+    /// Only jobs whose next call goes to this destination; finished jobs and dead letters have none.
+    destination: Option<String>,
     /// Only changed within this duration (`1h`) or since this time.
     since: Option<String>,
+    /// Only changed before this duration (`1h`) or time.
+    until: Option<String>,
     /// Continue after this job.
     pub(super) after: Option<String>,
     /// Maximum number of rows.
@@ -60,8 +64,9 @@ impl JobsQuery {
             source: self.source,
             class: self.class,
             code: self.code,
+            destination: self.destination,
             since: self.since.map(|since| moment(&since)).transpose()?,
-            until: None,
+            until: self.until.map(|until| moment(&until)).transpose()?,
         })
     }
 }

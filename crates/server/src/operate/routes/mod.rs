@@ -1,6 +1,7 @@
 //! Routes of the admin server: the API by resource, health, metrics.
 
 mod access;
+mod accounts;
 mod alerts;
 mod approvals;
 mod change;
@@ -9,9 +10,11 @@ mod contacts;
 mod dead_letters;
 mod document;
 mod endpoints;
+mod event_edits;
 mod events;
 mod export;
 mod exports;
+mod failure_groups;
 mod guards;
 mod history;
 mod idempotency;
@@ -64,6 +67,29 @@ pub(super) fn not_found() -> Response {
     problem(StatusCode::NOT_FOUND, "not-found", "no such route; see /openapi.json")
 }
 
+/// A rejection that is not a problem yet, such as a path that is not UTF-8, as one.
+async fn as_problem(response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let is_plain = kind.is_empty() || kind.starts_with(b"text/plain");
+    let status = response.status();
+    if !(status.is_client_error() || status.is_server_error()) || !is_plain {
+        return response;
+    }
+    let (mut head, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, PROBLEM_TEXT_MAX).await.unwrap_or_default();
+    let detail = String::from_utf8_lossy(&text);
+    let detail = if detail.trim().is_empty() { "the request cannot be served" } else { detail.trim() };
+    let (problem, body) = problem(status, "request-invalid", detail).into_parts();
+    // Such as `Allow`.
+    head.headers.remove(header::CONTENT_LENGTH);
+    head.headers.extend(problem.headers);
+    Response::from_parts(head, body)
+}
+
+async fn wrong_method() -> Response {
+    problem(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "this route has other methods; see /openapi.json")
+}
+
 /// What came in and what became of it.
 fn event_routes() -> Router<Operator> {
     Router::new()
@@ -77,6 +103,9 @@ fn event_routes() -> Router<Operator> {
         .route("/dead-letters", get(dead_letters::dead_letters))
         .route("/dead-letters/top", get(dead_letters::dead_reasons))
         .route("/dead-letters/drop", post(dead_letters::drop_jobs))
+        .merge(event_edits::routes())
+        .merge(failure_groups::routes())
+        .merge(accounts::routes())
         .route("/replays", get(replays::list).post(replays::start))
         .route("/replays/{id}", get(replays::show))
         .route("/replays/{id}/pause", post(replays::pause))
@@ -106,7 +135,10 @@ fn node_routes() -> Router<Operator> {
         .merge(imports::routes())
         .route("/suppressions", get(guards::suppressions).post(guards::suppress))
         .route("/safe-mode", get(guards::safe_modes).post(guards::set_safe_mode))
-        .route("/plan", post(change::plan_route).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
+        .route(
+            "/plan",
+            get(change::pending_plan).post(change::plan_route).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)),
+        )
         .route("/apply", post(change::apply_route).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
         .route("/shadow", get(shadow::show).post(shadow::start).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
         .route("/shadow/stop", post(shadow::stop))
@@ -134,9 +166,10 @@ pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration)
     let api = event_routes()
         .merge(node_routes())
         .merge(watch_routes())
+        .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(export::convert))
-        .layer(middleware::from_fn(idempotency::once))
-        .layer(axum::Extension(idempotency::Responses::default()))
+        .layer(middleware::map_response(as_problem))
+        .layer(middleware::from_fn_with_state(operator.clone(), idempotency::once))
         .layer(axum::Extension(stream::Streams::default()))
         .layer(axum::Extension(exports::Exports::default()));
     let guarded = Router::new()
@@ -184,6 +217,9 @@ async fn admit(access: &Access, request: Request, body_timeout: Duration) -> Res
         }
     }
 }
+
+/// Longest text of a rejection that is shown, in bytes.
+const PROBLEM_TEXT_MAX: usize = 16 * 1024;
 
 /// Header with the form token of a session, for changes that its pages make by script.
 const FORM_TOKEN: &str = "x-form-token";

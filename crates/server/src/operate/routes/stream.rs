@@ -22,6 +22,9 @@ use crate::operate::operator::Operator;
 pub(super) const STREAMS_MAX: usize = 64;
 /// Messages are at least this far apart, however much changes.
 const PACE: Duration = Duration::from_secs(1);
+/// Streams that are told of jobs each second. With more of them each is told less often, so that the pages which are then read do not
+/// take the machine from the intake.
+const TOLD_PER_SECOND: usize = 8;
 /// A comment is sent after so many quiet steps of [`PACE`], so that a lost connection is noticed.
 const QUIET_MAX: u32 = 15;
 
@@ -35,6 +38,17 @@ impl Default for Streams {
     }
 }
 
+impl Streams {
+    fn open(&self) -> usize {
+        STREAMS_MAX - self.0.available_permits()
+    }
+}
+
+/// Steps of [`PACE`] between two messages about jobs.
+fn steps_between(open: usize) -> u32 {
+    u32::try_from(open.div_ceil(TOLD_PER_SECOND)).unwrap_or(u32::MAX).max(1)
+}
+
 /// Changes as server-sent events: `jobs` (events, jobs or effects) and `control` (pauses, safe mode, the active revision,
 /// suppression). Ends when the node stops.
 #[utoipa::path(get, path = "/api/v1/stream", responses((status = 200, content_type = "text/event-stream"), (status = 503)))]
@@ -43,25 +57,30 @@ pub(super) async fn stream(
     Extension(streams): Extension<Streams>,
     Extension(stopping): Extension<Stopping>,
 ) -> Response {
-    let Ok(permit) = streams.0.try_acquire_owned() else {
+    let Ok(permit) = streams.0.clone().try_acquire_owned() else {
         let detail = format!("{STREAMS_MAX} streams are open; read the lists instead, or close one");
         let mut refusal = problem(StatusCode::SERVICE_UNAVAILABLE, "too-many-streams", &detail);
         refusal.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("30"));
         return refusal;
     };
     let (messages, received) = mpsc::channel(1);
-    tokio::spawn(report(operator, messages, stopping, permit));
+    tokio::spawn(report(operator, messages, stopping, (streams, permit)));
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     (headers, Body::new(Messages(received))).into_response()
 }
 
 /// Writes a message whenever a counter has moved, until the reader goes or the node stops.
-async fn report(operator: Operator, messages: mpsc::Sender<Bytes>, stopping: Stopping, _permit: OwnedSemaphorePermit) {
+async fn report(
+    operator: Operator,
+    messages: mpsc::Sender<Bytes>,
+    stopping: Stopping,
+    (streams, _permit): (Streams, OwnedSemaphorePermit),
+) {
     let Stopping(mut stop) = stopping;
     let mut changes = operator.ledger.changes();
     let operations = || operator.ledger.stats().operations.load(Ordering::Relaxed);
     let mut seen = operations();
-    let mut quiet = 0;
+    let (mut quiet, mut untold) = (0, 0);
     if messages.send(Bytes::from_static(b"retry: 2000\nevent: hello\ndata: {}\n\n")).await.is_err() {
         return;
     }
@@ -73,14 +92,15 @@ async fn report(operator: Operator, messages: mpsc::Sender<Bytes>, stopping: Sto
         }
         let now = operations();
         let mut text = String::new();
-        if now != seen {
+        untold += 1;
+        if now != seen && untold >= steps_between(streams.open()) {
             text.push_str("event: jobs\ndata: {}\n\n");
+            (seen, untold) = (now, 0);
         }
         if changes.has_changed().unwrap_or(false) {
             changes.borrow_and_update();
             text.push_str("event: control\ndata: {}\n\n");
         }
-        seen = now;
         quiet = if text.is_empty() { quiet + 1 } else { 0 };
         if quiet >= QUIET_MAX {
             quiet = 0;
@@ -104,5 +124,15 @@ impl hyper::body::Body for Messages {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         self.0.poll_recv(context).map(|message| message.map(|message| Ok(Frame::data(message))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_streams_share_the_messages_of_a_second() {
+        assert_eq!([0, 1, 8, 9, 50, 64].map(steps_between), [1, 1, 1, 2, 7, 8]);
     }
 }

@@ -52,6 +52,9 @@ pub struct NewTokenView {
 pub struct SessionView {
     pub id: i64,
     pub user: String,
+    /// OpenID provider that opened it; absent for a password or a link.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub issuer: Option<String>,
     pub created_at: String,
     pub expires_at: String,
     /// To the minute.
@@ -100,6 +103,7 @@ impl From<CredentialRecord> for SessionView {
         SessionView {
             id: record.id,
             user: record.name,
+            issuer: record.provider.map(|provider| provider.issuer),
             created_at: record.created_at.to_string(),
             expires_at: record.expires_at.to_string(),
             used_at: record.used_at.to_string(),

@@ -16,6 +16,19 @@ pub struct AppliedView {
     pub plan: Plan,
 }
 
+/// Edits in the configuration directory of the node that are not active.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PendingPlanView {
+    /// Whether the files differ from the active revision.
+    pub pending: bool,
+    /// What activating them changes; absent if nothing is pending or they have errors.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub plan: Option<Plan>,
+    /// Errors of the files.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub problem: Option<String>,
+}
+
 /// Activation of a revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RevisionView {

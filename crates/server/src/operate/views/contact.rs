@@ -33,7 +33,10 @@ pub struct IdentifiedView {
     pub event: String,
     pub contact: String,
     pub at: String,
-    /// The later event, or the operator.
+    /// `event`, `operator` or `enrichment`.
+    #[serde(default)]
+    pub how: String,
+    /// The later event, the operator, or the lookup as WORKER.STEP.
     pub by: String,
     /// Of the operator.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -50,12 +53,14 @@ impl IdentifiedView {
         let (by, reason) = match supplied.map(|supplied| &supplied.by) {
             Some(SuppliedBy::Event(id)) => (id.clone(), None),
             Some(SuppliedBy::Operator { actor, reason }) => (actor.clone(), Some(reason.clone())),
+            Some(SuppliedBy::Enrichment { worker, step }) => (format!("{worker}.{step}"), None),
             None => (String::new(), None),
         };
         IdentifiedView {
             event: record.event.to_string(),
             contact: record.contact.to_string(),
             at: record.at.to_string(),
+            how: supplied.map_or_else(String::new, |supplied| supplied.by.kind().to_owned()),
             by,
             reason,
             fields: supplied.map_or_else(Vec::new, |supplied| supplied.identity.keys().cloned().collect()),
@@ -143,7 +148,7 @@ pub struct TraceView {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub struct TraceEntry {
     pub at: String,
-    /// `event`, `identity`, `variant`, `field`, `job`, `effect`, `attempt`, `approval` or `audit`.
+    /// `event`, `duplicate`, `identity`, `variant`, `field`, `job`, `lookup`, `effect`, `attempt`, `approval` or `audit`.
     pub kind: String,
     /// Id of the event, job or approval.
     pub id: String,

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sluice_domain::duplicate_stats::{DuplicateRequest, EventDuplicates};
 use sluice_domain::event::EventStatus;
 use sluice_domain::mask;
-use sluice_ledger::{EventBody, EventRecord, JobSummary};
+use sluice_ledger::{EventBody, EventRecord, IdentityLookupRecord, JobSummary};
 use utoipa::ToSchema;
 
 use super::{ClashView, IdentifiedView};
@@ -70,10 +71,91 @@ pub struct EventDetail {
     /// The identity that was supplied after the event was accepted. `normalized` has it, the request body has not.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub identified: Option<IdentifiedView>,
+    /// Why its jobs wait for an identity, if they do.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub quarantined: Option<String>,
     /// Until when it waits for a later event that supplies an identity.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waits_for_identity_until: Option<String>,
+    /// Lookups that may supply an identity for a quarantined event.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub identity_lookup: Option<IdentityLookupView>,
+    /// Requests that were answered as duplicates of the event.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub duplicates: Option<DuplicatesView>,
     pub revealed: bool,
+}
+
+/// Lookups of a quarantined event.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct IdentityLookupView {
+    /// How often they were made.
+    pub tries: u32,
+    /// When they are made next; absent if they are not made again.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub next_at: Option<String>,
+    /// Why they found no identity, such as `absent` or `lookup-timed-out`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub last: Option<String>,
+}
+
+impl IdentityLookupView {
+    pub(in crate::operate) fn new(record: &IdentityLookupRecord) -> IdentityLookupView {
+        IdentityLookupView {
+            tries: record.tries,
+            next_at: record.due_at.map(|at| at.to_string()),
+            last: record.last.clone(),
+        }
+    }
+}
+
+/// Requests that were answered as duplicates of an event.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DuplicatesView {
+    pub count: u64,
+    pub first_at: String,
+    pub last_at: String,
+    /// The last ones, oldest first, at most 8.
+    pub recent: Vec<DuplicateView>,
+}
+
+/// Request that was answered as a duplicate.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DuplicateView {
+    pub at: String,
+    /// In what it differs from the event: `nothing`, `key` (the same content under another key), `time_bucket` or `content` (the same
+    /// key, not accepted).
+    pub differs: String,
+    /// Trace id of the request.
+    pub trace: String,
+}
+
+impl DuplicatesView {
+    pub(in crate::operate) fn new(duplicates: &EventDuplicates) -> DuplicatesView {
+        let view = |request: &DuplicateRequest| DuplicateView {
+            at: request.at.to_string(),
+            differs: request.differs.as_str().to_owned(),
+            trace: request.trace_id(),
+        };
+        DuplicatesView {
+            count: duplicates.count,
+            first_at: duplicates.first_at.to_string(),
+            last_at: duplicates.last_at.to_string(),
+            recent: duplicates.recent.iter().map(view).collect(),
+        }
+    }
+}
+
+impl DuplicateView {
+    /// In words: what kind of repeat it was.
+    pub fn describe(&self) -> &'static str {
+        match self.differs.as_str() {
+            "key" => "same content under another key",
+            "time_bucket" => "same content in the next time bucket",
+            "content" => "other content under the same key, not accepted",
+            _ => "same key and content",
+        }
+    }
 }
 
 /// Conversion of the mapping that lost something, or lookup of a job that failed.

@@ -3,17 +3,21 @@
 mod access;
 mod alert;
 mod approval;
+mod balance;
 mod change;
 mod clash;
 mod clock;
 mod contact;
 mod event;
+mod event_revision;
+mod failure_group;
 mod guard;
 mod history;
 mod import;
 mod job;
 mod keys;
 mod node;
+mod queue;
 mod replay;
 mod response;
 mod shadow;
@@ -29,23 +33,29 @@ use utoipa::ToSchema;
 pub use self::access::{CallerView, LinkView, NewTokenView, SessionView, TokenView, UserView};
 pub use self::alert::{AlertRuleView, AlertView};
 pub use self::approval::ApprovalView;
-pub use self::change::{AppliedView, RevisionDetail, RevisionView};
+pub use self::balance::{BalanceRow, BalanceView};
+pub use self::change::{AppliedView, PendingPlanView, RevisionDetail, RevisionView};
 pub use self::clash::{ChangeView, ClashView, VariantView};
 pub use self::clock::ClockView;
 pub use self::contact::{
     ConflictView, ContactFieldView, ContactValueView, ContactView, IdentifiedView, TraceEntry, TraceView,
 };
-pub use self::event::{EventDetail, EventView, EventWarningView, JobBrief};
+pub use self::event::{
+    DuplicateView, DuplicatesView, EventDetail, EventView, EventWarningView, IdentityLookupView, JobBrief,
+};
 pub(super) use self::event::{preview, show};
+pub use self::event_revision::{EditView, EventRevisionView};
+pub use self::failure_group::FailureGroupView;
 pub use self::guard::{SafeModeView, SuppressedView, SuppressionView};
 pub use self::history::{CounterView, HistoryView, LatencyView, PointView, SeriesView};
 pub use self::import::{ImportStepView, ImportView, RowView};
 pub use self::job::{AttemptView, EffectView, FailureView, JobDetail, JobView, ReasonView};
 pub use self::keys::KeysView;
 pub use self::node::{
-    AuditView, CallsTodayView, DestinationDetail, DestinationView, FailureRuleView, FlowView, PauseView, RefusalView,
-    RefusedView, SourceView, Status,
+    AuditView, CallsTodayView, DestinationDetail, DestinationLatencyView, DestinationView, FailureRuleView, FlowView,
+    PauseView, PercentilesView, RefusalView, RefusedView, SourceView, Status,
 };
+pub use self::queue::{FlowDetail, QueueView};
 pub(crate) use self::replay::rate_text;
 pub use self::replay::{DestinationCalls, ForecastFailure, ReplayPreview, ReplayResult, ReplayView};
 pub use self::response::{ResponseCountView, ResponseView};
@@ -64,6 +74,16 @@ pub struct List<T> {
     /// Cursor for `after`; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next: Option<String>,
+    /// The time for one page was up before it was full: rows were searched back to this time. `next` continues there.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub scanned_to: Option<String>,
+}
+
+impl<T> List<T> {
+    /// A page of a list that needs no search.
+    pub fn new(items: Vec<T>, next: Option<String>) -> List<T> {
+        List { items, next, scanned_to: None }
+    }
 }
 
 /// Result of a bulk command.

@@ -48,7 +48,7 @@ pub struct DestinationView {
     pub name: String,
     #[serde(rename = "type")]
     pub kind: String,
-    /// State of the gate: breaker, concurrency, pause.
+    /// State of the gate: breaker, concurrency, `learned_rate` by its 429, pause, and `budget` with its use and forecast.
     #[schema(value_type = Option<Object>)]
     pub gate: Option<Value>,
 }
@@ -60,8 +60,33 @@ pub struct DestinationDetail {
     pub destination: DestinationView,
     /// Use of the daily limit of calls, as the destination reported it last since the node started.
     pub calls_today: Option<CallsTodayView>,
+    /// Latencies of its calls; absent if there were none.
+    pub latency: Option<DestinationLatencyView>,
+    /// Configured maximum of its call rate, such as `10/1s`; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate: Option<String>,
     /// What error responses mean, in order of precedence; empty if its connector has no table.
     pub failure_rules: Vec<FailureRuleView>,
+}
+
+/// Latencies of the last hour, without the open minute. Our wait and the time of the destination are apart.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DestinationLatencyView {
+    /// Such as `1h`.
+    pub window: String,
+    /// From the due time of a job to its call: the gate, slots and the node itself.
+    pub wait: Option<PercentilesView>,
+    /// From the call to its answer.
+    pub call: Option<PercentilesView>,
+}
+
+/// Percentiles in seconds.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PercentilesView {
+    pub count: u64,
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
@@ -76,9 +101,12 @@ pub struct CallsTodayView {
 pub struct FailureRuleView {
     /// Whether it is a rule of the configuration; else it ships with the connector.
     pub own: bool,
+    /// Where it is written: `configuration`, `connector`, or `http` for the table that applies where a declared connector has no rule.
+    #[serde(default)]
+    pub from: String,
     /// `effect`, or `token` for requests of an access token.
     pub call: String,
-    /// `429` or `500-599`.
+    /// `429`, `500-599`, or several of them.
     pub status: String,
     /// A trailing `*` matches a prefix.
     pub code: String,

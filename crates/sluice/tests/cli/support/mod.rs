@@ -206,7 +206,8 @@ impl Workplace {
         self.start(command, &[])
     }
 
-    fn start(&self, mut command: Command, more: &[(&str, &str)]) -> Up {
+    /// Starts a node by this command, and waits until it says that it is up.
+    pub fn start(&self, mut command: Command, more: &[(&str, &str)]) -> Up {
         command.env("SLUICE_LOG", "info").envs(more.iter().copied());
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();

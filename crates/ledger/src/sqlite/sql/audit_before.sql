@@ -1,0 +1,1 @@
+SELECT EXISTS (SELECT 1 FROM audit WHERE id < ?1 AND (?2 IS NULL OR at >= ?2))

@@ -1,0 +1,1 @@
+SELECT at FROM audit WHERE id >= ?1 ORDER BY id LIMIT 1

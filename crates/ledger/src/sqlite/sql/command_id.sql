@@ -1,0 +1,1 @@
+SELECT id FROM command WHERE key = ?1

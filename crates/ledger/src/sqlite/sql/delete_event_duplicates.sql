@@ -1,0 +1,1 @@
+DELETE FROM event_duplicate WHERE seq = ?1

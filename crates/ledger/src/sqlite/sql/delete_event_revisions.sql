@@ -1,0 +1,1 @@
+DELETE FROM event_revision WHERE seq = ?1

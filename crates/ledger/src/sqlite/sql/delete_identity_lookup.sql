@@ -1,0 +1,1 @@
+DELETE FROM identity_lookup WHERE seq = ?1

@@ -1,0 +1,1 @@
+SELECT seq, tries FROM identity_lookup WHERE due_at <= ?1 ORDER BY due_at LIMIT ?2

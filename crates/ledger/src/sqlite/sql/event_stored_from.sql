@@ -1,0 +1,1 @@
+SELECT persisted_at FROM event WHERE seq >= ?1 ORDER BY seq LIMIT 1

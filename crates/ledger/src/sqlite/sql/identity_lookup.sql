@@ -1,0 +1,1 @@
+SELECT tries, due_at, last FROM identity_lookup WHERE seq = ?1

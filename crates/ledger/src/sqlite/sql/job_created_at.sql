@@ -1,0 +1,1 @@
+SELECT created_at FROM job WHERE id = ?1

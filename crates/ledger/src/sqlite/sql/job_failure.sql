@@ -1,0 +1,1 @@
+SELECT failure ->> '$.class', failure ->> '$.code' FROM job WHERE id = ?1

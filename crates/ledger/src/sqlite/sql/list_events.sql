@@ -1,1 +1,0 @@
-SELECT e.seq, e.id, e.generation, e.key_text, e.flow, e.source, e.event_type, e.received_at, e.persisted_at, e.occurred_at, e.expires_at, e.revision, e.verified_by, e.trace, e.first_job, e.jobs, e.variant_of FROM event e

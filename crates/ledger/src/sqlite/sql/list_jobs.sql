@@ -1,1 +1,0 @@
-SELECT j.id, j.seq, j.worker, j.queue, j.revision, j.entity, j.state, j.step, j.attempts, j.attempts_total, j.due_at, j.verifying, j.created_at, j.updated_at, j.finished_at, j.replays, j.failure, j.message, j.dead_letter_queue, j.result, j.destination, j.lane_order, j.term FROM job j WHERE 1 = 1

@@ -1,1 +1,0 @@
-SELECT j.id FROM job j WHERE 1 = 1

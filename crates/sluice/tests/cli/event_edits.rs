@@ -1,0 +1,58 @@
+//! `sluice events edit`, `flows` and `queues` against a node.
+
+use serde_json::Value;
+
+use crate::support::scene::{Scene, scene};
+use crate::support::{Ran, Workplace, squeezed, steady};
+
+#[track_caller]
+fn says(workplace: &Workplace, name: &str, ran: &Ran) {
+    steady(workplace).bind(|| insta::assert_snapshot!(name, squeezed(&ran.to_string())));
+}
+
+fn event_of(workplace: &Workplace, job: &str) -> String {
+    workplace.json(&["jobs", "show", job, "--json"])["event_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn event_is_edited_shown_and_restored() {
+    let Scene { workplace, .. } = &scene();
+    let dead = workplace.json(&["dlq", "--json"]);
+    let job = dead["items"].as_array().unwrap().iter().find(|job| job["state"] == "dead").unwrap()["id"].clone();
+    let job = job.as_str().unwrap().to_owned();
+    let event = event_of(workplace, &job);
+    let field = "attributes.note=short";
+    let edit = |more: &[&str]| {
+        let mut arguments = vec!["events", "edit", &event, "--set", field, "--reason", "too long"];
+        arguments.extend(more);
+        workplace.run(&arguments)
+    };
+    says(workplace, "events_edit_dry_run", &edit(&["--dry-run"]).ok());
+    says(workplace, "events_edit_without_yes", &edit(&[]));
+    says(workplace, "events_edit", &edit(&["--yes"]).ok());
+    workplace.until_settled();
+    says(workplace, "events_revisions", &workplace.run(&["events", "revisions", &event]).ok());
+    says(workplace, "events_edit_nothing", &edit(&["--yes"]));
+    let file = workplace.path().join("edited.json");
+    std::fs::write(&file, r#"{"attributes": {"last_name": "King", "company": "Engines"}}"#).unwrap();
+    let from_file =
+        ["events", "edit", &event, "--file", file.to_str().unwrap(), "--reason", "by file", "--yes", "--json"];
+    assert_eq!(workplace.json(&from_file)["revision"], 2);
+    workplace.until_settled();
+    let restored = workplace.json(&["events", "edit", &event, "--restore", "0", "--reason", "back", "--yes", "--json"]);
+    assert_eq!((&restored["revision"], &restored["dry_run"]), (&Value::from(3), &Value::from(false)), "{restored}");
+    workplace.until_settled();
+    let no_editor = workplace.run(&["events", "edit", &event, "--reason", "x", "--yes"]);
+    assert!(no_editor.code == 2 && no_editor.stderr.contains("$EDITOR"), "{no_editor}");
+}
+
+#[test]
+fn flows_queues_and_filtered_audit_are_listed() {
+    let Scene { workplace, .. } = &scene();
+    says(workplace, "flows", &workplace.run(&["flows"]).ok());
+    says(workplace, "queues", &workplace.run(&["queues"]).ok());
+    workplace.run(&["pause", "destination:crm", "--reason", "maintenance"]).ok();
+    let audit = workplace.json(&["audit", "--action", "pause", "--object", "destination:", "--json"]);
+    assert_eq!(audit["items"].as_array().unwrap().len(), 1, "{audit}");
+    says(workplace, "audit_none_match", &workplace.run(&["audit", "--by", "nobody"]).ok());
+}
