@@ -1,6 +1,7 @@
 //! `/sim/received`, `/sim/truth` and `/sim/faults`, the same for every simulator.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -33,6 +34,10 @@ pub(crate) trait Inspect: Debug + Send + Sync {
 
     fn injector(&self) -> &Injector;
 }
+
+/// A running simulator, as `/sim/…` of another one shows it.
+#[derive(Debug, Clone)]
+pub struct Inspected(pub(crate) Arc<dyn Inspect>);
 
 /// A request that was read.
 #[derive(Debug)]

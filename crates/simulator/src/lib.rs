@@ -31,6 +31,7 @@
 //! otherwise, and stops when its handle is dropped.
 
 mod apply_fault;
+pub mod crm;
 pub mod faults;
 pub mod hubspot;
 mod inspect;
@@ -53,6 +54,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use faults::{Everything, Fault, FaultPlan};
 pub use hubspot::{Hubspot, HubspotSettings};
+pub use inspect::Inspected;
 pub use openid::{OpenId, OpenIdSettings, OpenIdUser};
 pub use otlp::Collector;
 pub use postgres::Postgres;

@@ -5,8 +5,8 @@ mod support;
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
+use sluice_simulator::crm::WriteActor;
 use sluice_simulator::faults::{CallKind, FaultKind, Millis, Moment, Outage, RetryAfter, Scripted};
-use sluice_simulator::salesforce::WriteActor;
 use sluice_simulator::{Everything, Fault, FaultPlan, SalesforceSettings};
 use support::{Client, RequestError, TestResponse, org, signed_in, soon};
 

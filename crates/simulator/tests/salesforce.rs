@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use sluice_simulator::salesforce::{Truth, WriteKind};
+use sluice_simulator::crm::{Truth, WriteKind};
 use sluice_simulator::{Salesforce, SalesforceSettings};
 use support::{Client, RequestError, org, soon};
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use sluice_simulator::salesforce::Truth;
+use sluice_simulator::crm::Truth;
 use sluice_simulator::{Hubspot, HubspotSettings, Salesforce, SalesforceSettings};
 use support::vendor;
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_simulator::FaultPlan;
-use sluice_simulator::salesforce::{Record, SeenCall, Truth};
+use sluice_simulator::crm::{SeenCall, Truth};
+use sluice_simulator::salesforce::Record;
 use tokio::sync::Mutex;
 
 use super::processes::{ChildProcess, CrmTask, Listening, ProxyCommand, ProxyReport, ProxyTask, Role};

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use sluice_domain::unit::{grouped, plural};
 use sluice_server::cli::print::{self, hint};
 use sluice_server::cli::{CliError, Stop, duration, exit, pairs, runtime};
+use sluice_simulator::Inspected;
 use sluice_simulator::faults::{Everything, Millis};
-use sluice_simulator::salesforce::Inspected;
 use sluice_simulator::sink::Provider;
 use sluice_simulator::{
     FaultPlan, Hubspot, HubspotSettings, OpenId, OpenIdSettings, Salesforce, SalesforceSettings, Sink, SinkSettings,
@@ -398,8 +398,7 @@ impl Counts {
     fn of(simulators: &Simulators) -> Counts {
         let Simulators { org, sink, mail, slack, hubspot, connector, providers, services, .. } = simulators;
         let truth = org.truth();
-        let sum =
-            |figure: fn(&sluice_simulator::salesforce::ObjectTruth) -> u64| truth.objects.values().map(figure).sum();
+        let sum = |figure: fn(&sluice_simulator::crm::ObjectTruth) -> u64| truth.objects.values().map(figure).sum();
         Counts {
             calls: truth.calls.received,
             records: sum(|object| object.records),

@@ -10,8 +10,8 @@ use super::errors::ApiError;
 use super::portal::{ApiCall, Portal, parse};
 use super::properties::stored;
 use super::store::Address;
+use crate::crm::WriteKind;
 use crate::reply::FakeReply;
-use crate::salesforce::WriteKind;
 
 const INPUTS_MAX: usize = 100;
 

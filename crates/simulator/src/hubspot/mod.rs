@@ -4,12 +4,11 @@
 //! associations, OAuth tokens and limits. `/sim/…` is an API to inspect and control the simulator, as that of the
 //! simulated Salesforce.
 
+mod api;
 mod batches;
-mod control;
 mod errors;
 mod portal;
 mod properties;
-mod shared;
 mod store;
 mod tokens;
 
@@ -22,13 +21,11 @@ use std::time::Duration;
 pub use properties::{ObjectType, Property};
 pub use store::HubspotRecord;
 
+use crate::crm::{Crm, CrmLog, CrmServer, SeenCall, Truth, Write, WriteCounts};
 use crate::faults::{FaultPlan, Injector, PlanError};
-use crate::salesforce::calls::CallLog;
-use crate::salesforce::truth::WriteLog;
-use crate::salesforce::{Inspected, SeenCall, Truth, Write, WriteCounts};
+use crate::inspect::{Inspect, Inspected};
 use crate::serve::{ANY_PORT, Server, wait_until};
 use portal::{Limits, Portal};
-use shared::Shared;
 use store::RecordStore;
 use tokens::Tokens;
 
@@ -89,7 +86,7 @@ impl Default for HubspotSettings {
 #[derive(Debug)]
 pub struct Hubspot {
     server: Server,
-    shared: Arc<Shared>,
+    crm: Arc<CrmServer<Portal>>,
 }
 
 impl Hubspot {
@@ -101,14 +98,13 @@ impl Hubspot {
         let portal = Portal {
             tokens: Tokens::new(&settings),
             store: RecordStore::new(settings.objects, settings.records_max),
-            writes: WriteLog::new(settings.writes_kept_max),
-            calls: CallLog::new(settings.calls_kept_max),
+            log: CrmLog::new(settings.calls_kept_max, settings.writes_kept_max),
             limits: Limits::new(settings.daily_calls_max, settings.ten_second_calls_max),
             search_lag: settings.search_lag,
         };
-        let shared = Arc::new(Shared::new(portal, injector));
-        let server = Server::start("sim-hubspot", listen, Arc::clone(&shared))?;
-        Ok(Hubspot { server, shared })
+        let crm = Arc::new(CrmServer::new(portal, injector, Vec::new()));
+        let server = Server::start("sim-hubspot", listen, Arc::clone(&crm))?;
+        Ok(Hubspot { server, crm })
     }
 
     /// `http://127.0.0.1:port`, without a trailing slash.
@@ -118,52 +114,52 @@ impl Hubspot {
 
     /// For [`SalesforceSettings::beside`](crate::SalesforceSettings::beside).
     pub fn inspected(&self) -> Inspected {
-        Inspected(self.shared.clone())
+        Inspected(self.crm.clone())
     }
 
     pub fn truth(&self) -> Truth {
-        self.shared.truth()
+        self.crm.truth()
     }
 
     /// Waits, without polling, until the counts satisfy `condition`, and returns them. Evaluated when a call arrives and
     /// when it is settled.
     pub async fn wait_until(&self, condition: impl FnMut(&Truth) -> bool) -> Truth {
-        wait_until(&self.shared.changed, || self.truth(), condition).await
+        wait_until(&self.crm.changed, || self.truth(), condition).await
     }
 
     /// All records of an object type, oldest first.
     pub fn records(&self, object: &str) -> Vec<HubspotRecord> {
-        self.shared.records_page(object, 0, usize::MAX)
+        self.crm.crm().records(object, "", usize::MAX)
     }
 
     /// Writes in the log, oldest first.
     pub fn writes(&self) -> Vec<Write> {
-        self.shared.writes_page(0, None, usize::MAX)
+        self.crm.writes_page(0, None, usize::MAX)
     }
 
     /// Data calls in the log, oldest first.
     pub fn calls(&self) -> Vec<SeenCall> {
-        self.shared.calls_page(0, usize::MAX)
+        self.crm.calls_page(0, usize::MAX)
     }
 
     /// Write counts per value of this property.
     pub fn external_ids(&self, object: &str, property: &str) -> BTreeMap<String, WriteCounts> {
-        self.shared.external_ids(object, property)
+        self.crm.external_ids(object, property)
     }
 
     /// Replaces the fault plan; its time and call numbers start again.
     pub fn set_faults(&self, plan: FaultPlan) -> Result<(), PlanError> {
-        self.shared.injector.replace(plan)
+        self.crm.injector().replace(plan)
     }
 
     /// Invalidates every OAuth access token. The private app's token and refresh tokens stay valid.
     pub fn expire_tokens(&self) {
-        self.shared.portal().tokens.expire_all();
+        self.crm.crm().expire_tokens();
     }
 
     /// Resets the daily call count.
     pub fn new_day(&self) {
-        self.shared.portal().limits.new_day();
+        self.crm.crm().new_day();
     }
 
     /// Closes the listener and every connection; callers are refused until [`Hubspot::accept_connections`].

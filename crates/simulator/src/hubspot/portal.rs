@@ -13,9 +13,8 @@ use super::properties;
 use super::store::{Address, Change, HubspotRecord, RecordStore};
 use super::tokens::Tokens;
 use crate::apply_fault::Refusal;
+use crate::crm::{CrmLog, ExternalId, Write, WriteActor, WriteKind};
 use crate::reply::FakeReply;
-use crate::salesforce::calls::CallLog;
-use crate::salesforce::truth::{CallEffect, ExternalId, Write, WriteActor, WriteLog};
 use crate::uri;
 
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -29,8 +28,6 @@ const UNLABELLED: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct ApiCall {
     pub(crate) method: Method,
-    /// Path and query as received.
-    pub(crate) target: String,
     /// Decoded path after the object API: object type, and what follows.
     pub(crate) segments: Vec<String>,
     pub(crate) query: String,
@@ -91,24 +88,21 @@ impl Limits {
 #[derive(Debug)]
 pub(crate) struct Portal {
     pub(crate) store: RecordStore,
-    pub(crate) writes: WriteLog,
-    pub(crate) calls: CallLog,
+    pub(crate) log: CrmLog,
     pub(crate) tokens: Tokens,
     pub(crate) limits: Limits,
     pub(crate) search_lag: Duration,
 }
 
 impl Portal {
-    /// Executes a call; returns the response and whether a record changed.
-    pub(crate) fn execute(&mut self, call: &ApiCall) -> (FakeReply, CallEffect) {
-        let written = self.writes.written();
+    /// Executes a call.
+    pub(crate) fn respond(&mut self, call: &ApiCall) -> FakeReply {
         let reply = self.route(call).unwrap_or_else(|error| error.reply());
-        let effect = if self.writes.written() == written { CallEffect::Unchanged } else { CallEffect::Applied };
-        (self.with_headers(call, reply), effect)
+        self.with_headers(call, reply)
     }
 
     /// Refuses a call without executing it.
-    pub(crate) fn refuse(&mut self, call: &ApiCall, refusal: Refusal) -> FakeReply {
+    pub(crate) fn respond_refused(&mut self, call: &ApiCall, refusal: Refusal) -> FakeReply {
         let error = match refusal {
             Refusal::TooManyRequests => ApiError::rate_limit("TEN_SECONDLY_ROLLING"),
             Refusal::RequestLimitExceeded => ApiError::rate_limit("DAILY"),
@@ -122,7 +116,7 @@ impl Portal {
     }
 
     /// Response of a read that finds nothing.
-    pub(crate) fn absent(&self, call: &ApiCall) -> FakeReply {
+    pub(crate) fn respond_absent(&self, call: &ApiCall) -> FakeReply {
         let reply = match call.segments.last().map(String::as_str) {
             Some("search") => FakeReply::json(StatusCode::OK, &json!({"total": 0, "results": []})),
             _ => ApiError::not_found().reply(),
@@ -269,7 +263,7 @@ impl Portal {
         let number = self.number(from_object, None, from)?;
         self.number(to_object, None, to)?;
         self.store.associate(from_object, number, (to_object.to_owned(), to.to_owned(), label));
-        let change = Change { id: from.to_owned(), action: crate::salesforce::WriteKind::Updated };
+        let change = Change { id: from.to_owned(), action: WriteKind::Updated };
         self.record_write(call, from_object, &change, WriteActor::Caller);
         let spec = json!({"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": label});
         let result = json!({"from": {"id": from}, "to": {"id": to}, "associationSpec": spec});
@@ -325,7 +319,7 @@ impl Portal {
         external_id: Option<ExternalId>,
         writer: WriteActor,
     ) {
-        self.writes.record(Write {
+        self.log.record(Write {
             number: 0,
             at: Timestamp::now(),
             request_id: call.request_id.clone(),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::errors::ApiError;
 use super::properties::{ObjectType, stored};
-use crate::salesforce::WriteKind;
+use crate::crm::WriteKind;
 
 /// Ids of an account begin here.
 const FIRST_ID: u64 = 101;

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
-use crate::salesforce::Inspected;
+use crate::inspect::Inspected;
 use crate::serve::{ANY_PORT, Server};
 use shared::Shared;
 pub use signing::SignatureKind;

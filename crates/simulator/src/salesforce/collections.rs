@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::check;
 use super::errors::ApiError;
 use super::org::{ApiCall, FakeKey, Org};
-use super::store::{Change, WriteKind, text_of};
-use super::truth::WriteActor;
+use super::store::{Change, text_of};
+use crate::crm::{WriteActor, WriteKind};
 use crate::reply::FakeReply;
 
 const RECORDS_MAX: usize = 200;

@@ -3,19 +3,16 @@
 //! Implements the part of the API that a webhook pipeline needs: tokens, upsert by external id, create, read, update,
 //! delete, collections and simple queries. `/sim/…` is an API to inspect and control the simulator.
 
-pub(crate) mod calls;
+mod api;
 mod check;
 mod collections;
-mod control;
 mod errors;
 mod org;
 mod reads;
 mod schema;
-mod shared;
 mod soql;
 mod store;
 mod tokens;
-pub(crate) mod truth;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,20 +21,16 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use calls::SeenCall;
 pub use schema::{Field, FieldKind, Object, Schema};
-pub use store::{Record, WriteKind};
-pub use truth::{CallCounts, ExternalId, ObjectTruth, Truth, Write, WriteActor, WriteCounts};
+pub use store::Record;
 
+use crate::crm::{Crm, CrmLog, CrmServer, SeenCall, Truth, Write, WriteCounts};
 use crate::faults::{FaultPlan, Injector, PlanError};
-use crate::inspect::Inspect;
+use crate::inspect::{Inspect, Inspected};
 use crate::serve::{ANY_PORT, Server, wait_until};
-use calls::CallLog;
 use org::Org;
-use shared::Shared;
 use store::FakeStore;
 use tokens::Tokens;
-use truth::WriteLog;
 
 #[derive(Debug, Clone)]
 pub struct SalesforceSettings {
@@ -76,10 +69,6 @@ pub struct JwtApplication {
     pub audience: String,
 }
 
-/// A running simulator, as `/sim/…` of another one shows it.
-#[derive(Debug, Clone)]
-pub struct Inspected(pub(crate) Arc<dyn Inspect>);
-
 impl Default for SalesforceSettings {
     fn default() -> SalesforceSettings {
         SalesforceSettings {
@@ -104,7 +93,7 @@ impl Default for SalesforceSettings {
 #[derive(Debug)]
 pub struct Salesforce {
     server: Server,
-    shared: Arc<Shared>,
+    crm: Arc<CrmServer<Org>>,
 }
 
 impl Salesforce {
@@ -114,8 +103,7 @@ impl Salesforce {
             Injector::new(settings.faults).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let org = Org {
             store: FakeStore::new(settings.schema, settings.records_max),
-            writes: WriteLog::new(settings.writes_kept_max),
-            calls: CallLog::new(settings.calls_kept_max),
+            log: CrmLog::new(settings.calls_kept_max, settings.writes_kept_max),
             tokens: Tokens::new(settings.client_id, settings.client_secret, settings.token_lifetime)
                 .accepting(settings.jwt_application),
             api_usage: 0,
@@ -123,9 +111,9 @@ impl Salesforce {
             versions: settings.versions,
         };
         let beside = settings.beside.into_iter().map(|simulator| simulator.0).collect();
-        let shared = Arc::new(Shared::new(org, injector, beside));
-        let server = Server::start("sim-salesforce", settings.listen, Arc::clone(&shared))?;
-        Ok(Salesforce { server, shared })
+        let crm = Arc::new(CrmServer::new(org, injector, beside));
+        let server = Server::start("sim-salesforce", settings.listen, Arc::clone(&crm))?;
+        Ok(Salesforce { server, crm })
     }
 
     /// `http://127.0.0.1:port`, without a trailing slash.
@@ -138,58 +126,58 @@ impl Salesforce {
     }
 
     pub fn truth(&self) -> Truth {
-        self.shared.truth()
+        self.crm.truth()
     }
 
     /// Waits, without polling, until the counts satisfy `condition`, and returns them. Evaluated when a call arrives and
     /// when it is settled.
     pub async fn wait_until(&self, condition: impl FnMut(&Truth) -> bool) -> Truth {
-        wait_until(&self.shared.changed, || self.truth(), condition).await
+        wait_until(&self.crm.changed, || self.truth(), condition).await
     }
 
     /// All records of an object, oldest first.
     pub fn records(&self, object: &str) -> Vec<Record> {
-        self.shared.records_page(object, "", usize::MAX)
+        self.crm.crm().records(object, "", usize::MAX)
     }
 
     /// Writes in the log, oldest first.
     pub fn writes(&self) -> Vec<Write> {
-        self.shared.writes_page(0, None, usize::MAX)
+        self.crm.writes_page(0, None, usize::MAX)
     }
 
     /// Data calls in the log, oldest first.
     pub fn calls(&self) -> Vec<SeenCall> {
-        self.shared.calls_page(0, usize::MAX)
+        self.crm.calls_page(0, usize::MAX)
     }
 
     /// Write counts per external id of this field.
     pub fn external_ids(&self, object: &str, field: &str) -> BTreeMap<String, WriteCounts> {
-        self.shared.external_ids(object, field)
+        self.crm.external_ids(object, field)
     }
 
     /// Replaces the fault plan; its time and call numbers start again.
     pub fn set_faults(&self, plan: FaultPlan) -> Result<(), PlanError> {
-        self.shared.injector.replace(plan)
+        self.crm.injector().replace(plan)
     }
 
     /// Issues a valid token for clients that do not request one.
     pub fn issue_token(&self) -> String {
-        self.shared.org().tokens.issue()
+        self.crm.crm().tokens.issue()
     }
 
     /// Invalidates every issued token.
     pub fn expire_tokens(&self) {
-        self.shared.org().tokens.expire_all();
+        self.crm.crm().expire_tokens();
     }
 
     /// Resets the daily call count.
     pub fn new_day(&self) {
-        self.shared.org().api_usage = 0;
+        self.crm.crm().new_day();
     }
 
     /// Deletes records, writes and all counts. Keeps tokens and the fault plan.
     pub fn reset(&self) {
-        self.shared.reset();
+        self.crm.reset();
     }
 
     /// Closes the listener and every connection; callers are refused until [`Salesforce::accept_connections`].

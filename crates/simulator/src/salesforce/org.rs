@@ -8,13 +8,12 @@ use hyper::{Method, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::calls::CallLog;
 use super::check;
 use super::errors::ApiError;
-use super::store::{Change, FakeStore, Record, WriteKind};
+use super::store::{Change, FakeStore, Record};
 use super::tokens::Tokens;
-use super::truth::{CallEffect, ExternalId, Write, WriteActor, WriteLog};
 use crate::apply_fault::Refusal;
+use crate::crm::{CrmLog, ExternalId, Write, WriteActor, WriteKind};
 use crate::reply::FakeReply;
 use crate::uri;
 
@@ -30,8 +29,6 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 #[derive(Debug)]
 pub(crate) struct ApiCall {
     pub(crate) method: Method,
-    /// Path and query as received.
-    pub(crate) target: String,
     /// `60` of `/services/data/v60.0/…`; none for the list of versions.
     pub(crate) version: Option<u32>,
     /// Decoded path after the version.
@@ -45,8 +42,7 @@ pub(crate) struct ApiCall {
 #[derive(Debug)]
 pub(crate) struct Org {
     pub(crate) store: FakeStore,
-    pub(crate) writes: WriteLog,
-    pub(crate) calls: CallLog,
+    pub(crate) log: CrmLog,
     pub(crate) tokens: Tokens,
     pub(crate) api_usage: u64,
     pub(crate) api_limit: u64,
@@ -54,16 +50,14 @@ pub(crate) struct Org {
 }
 
 impl Org {
-    /// Executes a call; returns the response and whether a record changed.
-    pub(crate) fn execute(&mut self, call: &ApiCall) -> (FakeReply, CallEffect) {
-        let written = self.writes.written();
+    /// Executes a call.
+    pub(crate) fn respond(&mut self, call: &ApiCall) -> FakeReply {
         let reply = self.route(call).unwrap_or_else(|error| error.reply());
-        let effect = if self.writes.written() == written { CallEffect::Unchanged } else { CallEffect::Applied };
-        (self.with_headers(call, reply), effect)
+        self.with_headers(call, reply)
     }
 
     /// Refuses a call without executing it.
-    pub(crate) fn refuse(&mut self, call: &ApiCall, refusal: Refusal) -> FakeReply {
+    pub(crate) fn respond_refused(&mut self, call: &ApiCall, refusal: Refusal) -> FakeReply {
         let error = match refusal {
             Refusal::TooManyRequests => {
                 ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", "Too many requests")
@@ -91,7 +85,7 @@ impl Org {
     }
 
     /// Response of a read that finds nothing.
-    pub(crate) fn absent(&self, call: &ApiCall) -> FakeReply {
+    pub(crate) fn respond_absent(&self, call: &ApiCall) -> FakeReply {
         let reply = match call.segments.first().map(String::as_str) {
             Some("query") => FakeReply::json(StatusCode::OK, &json!({"totalSize": 0, "done": true, "records": []})),
             _ => ApiError::not_found().reply(),
@@ -279,7 +273,7 @@ impl Org {
             Some(key) => Some(ExternalId { field: key.field.clone(), value: key.value.clone() }),
             None => self.store.external_id(change).map(|(field, value)| ExternalId { field, value }),
         };
-        self.writes.record(Write {
+        self.log.record(Write {
             number: 0,
             at: Timestamp::now(),
             request_id: call.request_id.clone(),

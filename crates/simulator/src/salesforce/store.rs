@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::errors::ApiError;
 use super::schema::{Object, Schema};
+use crate::crm::WriteKind;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -16,14 +17,6 @@ pub struct Record {
     pub modified_at: Timestamp,
     /// Fields with a value, under their canonical names.
     pub fields: Map<String, Value>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WriteKind {
-    Created,
-    Updated,
-    Deleted,
 }
 
 /// Applied change that can be undone.

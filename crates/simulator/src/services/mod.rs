@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub use state::{ServiceEffect, ServiceTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
-use crate::salesforce::Inspected;
+use crate::inspect::Inspected;
 use crate::serve::{ANY_PORT, Server};
 use shared::Shared;
 

@@ -20,7 +20,7 @@ pub use request_log::{KeyCounts, ReceivedRequest, SinkTruth};
 pub use route::{BatchRoute, RecordedReply, SinkRoute};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
-use crate::salesforce::Inspected;
+use crate::inspect::Inspected;
 use crate::serve::{ANY_PORT, Server, wait_until};
 use shared::Shared;
 

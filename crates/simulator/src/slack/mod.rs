@@ -11,7 +11,7 @@ pub use button_click::ButtonClick;
 pub use shared::{SlackMessage, SlackTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
-use crate::salesforce::Inspected;
+use crate::inspect::Inspected;
 use crate::serve::{ANY_PORT, Server};
 use shared::Shared;
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub use mailbox::{SmtpMessage, SmtpTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
-use crate::salesforce::Inspected;
+use crate::inspect::Inspected;
 use crate::serve::{ANY_PORT, Server};
 use session::Shared;
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
-use sluice_simulator::salesforce::SeenCall;
+use sluice_simulator::crm::SeenCall;
 
 /// Result of the comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use sluice_simulator::salesforce::{Record, SeenCall, Truth};
+use sluice_simulator::crm::{SeenCall, Truth};
+use sluice_simulator::salesforce::Record;
 use sluice_simulator::traffic::Traffic;
 use tokio::time::Instant;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use sluice_domain::unit::plural;
-use sluice_simulator::salesforce::SeenCall;
+use sluice_simulator::crm::SeenCall;
 use sluice_simulator::traffic::Traffic;
 
 use super::controller::RunHandles;

@@ -22,23 +22,23 @@ pub struct SeenCall {
 
 /// The latest calls, up to a maximum.
 #[derive(Debug)]
-pub(crate) struct CallLog {
+pub(super) struct CallLog {
     calls: VecDeque<SeenCall>,
     kept_max: usize,
     arrived: u64,
 }
 
 impl CallLog {
-    pub(crate) fn new(kept_max: usize) -> CallLog {
+    pub(super) fn new(kept_max: usize) -> CallLog {
         CallLog { calls: VecDeque::new(), kept_max, arrived: 0 }
     }
 
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         *self = CallLog::new(self.kept_max);
     }
 
     /// Records a call and returns its number.
-    pub(crate) fn record(&mut self, method: &str, traceparent: Option<&str>) -> u64 {
+    pub(super) fn record(&mut self, method: &str, traceparent: Option<&str>) -> u64 {
         self.arrived += 1;
         if self.calls.len() == self.kept_max {
             self.calls.pop_front();
@@ -56,7 +56,7 @@ impl CallLog {
     }
 
     /// Records the result of a call if the log still holds it.
-    pub(crate) fn settle(&mut self, number: u64, effect: CallEffect, reply: ReplyTruth) {
+    pub(super) fn settle(&mut self, number: u64, effect: CallEffect, reply: ReplyTruth) {
         let forgotten = self.forgotten();
         let index = number.checked_sub(forgotten + 1).and_then(|index| usize::try_from(index).ok());
         let Some(call) = index.and_then(|index| self.calls.get_mut(index)) else { return };
@@ -67,12 +67,12 @@ impl CallLog {
         };
     }
 
-    pub(crate) fn page(&self, after: u64, limit: usize) -> Vec<SeenCall> {
+    pub(super) fn page(&self, after: u64, limit: usize) -> Vec<SeenCall> {
         let skipped = usize::try_from(after.saturating_sub(self.forgotten())).unwrap_or(usize::MAX);
         self.calls.iter().skip(skipped).take(limit).cloned().collect()
     }
 
-    pub(crate) fn forgotten(&self) -> u64 {
+    pub(super) fn forgotten(&self) -> u64 {
         self.arrived - self.calls.len() as u64
     }
 }

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::store::WriteKind;
 use crate::apply_fault::ReplyTruth;
 use crate::faults::FaultKind;
 
-/// Counts of the organisation at one moment.
+/// Counts of a CRM at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truth {
     pub calls: CallCounts,
@@ -104,6 +103,14 @@ pub enum WriteActor {
     Rival,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WriteKind {
+    Created,
+    Updated,
+    Deleted,
+}
+
 /// Write counts of one external id.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteCounts {
@@ -131,8 +138,8 @@ pub(crate) enum CallEffect {
 
 /// Maintains the counts on every write, so reading them has constant cost.
 #[derive(Debug)]
-pub(crate) struct WriteLog {
-    pub(crate) calls: CallCounts,
+pub(super) struct WriteLog {
+    pub(super) calls: CallCounts,
     objects: BTreeMap<String, ObjectWrites>,
     writes: VecDeque<Write>,
     writes_kept_max: usize,
@@ -146,7 +153,7 @@ struct ObjectWrites {
 }
 
 impl WriteLog {
-    pub(crate) fn new(writes_kept_max: usize) -> WriteLog {
+    pub(super) fn new(writes_kept_max: usize) -> WriteLog {
         WriteLog {
             calls: CallCounts::default(),
             objects: BTreeMap::new(),
@@ -156,12 +163,12 @@ impl WriteLog {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         *self = WriteLog::new(self.writes_kept_max);
     }
 
     /// Adds a change and assigns its number.
-    pub(crate) fn record(&mut self, mut write: Write) {
+    pub(super) fn record(&mut self, mut write: Write) {
         let object = self.objects.entry(write.object.clone()).or_default();
         let count = |created: &mut u64, updated: &mut u64, deleted: &mut u64| match write.action {
             WriteKind::Created => *created += 1,
@@ -191,7 +198,7 @@ impl WriteLog {
     }
 
     /// Counts the result of a data call.
-    pub(crate) fn settle(&mut self, effect: CallEffect, reply: ReplyTruth) {
+    pub(super) fn settle(&mut self, effect: CallEffect, reply: ReplyTruth) {
         let calls = &mut self.calls;
         let applied = effect == CallEffect::Applied;
         let (accurate, refused) = match reply {
@@ -206,26 +213,26 @@ impl WriteLog {
         calls.refused += u64::from(refused && !applied);
     }
 
-    pub(crate) fn objects(&self, records: impl Fn(&str) -> u64) -> BTreeMap<String, ObjectTruth> {
+    pub(super) fn objects(&self, records: impl Fn(&str) -> u64) -> BTreeMap<String, ObjectTruth> {
         let truth = |(name, object): (&String, &ObjectWrites)| {
             (name.clone(), ObjectTruth { records: records(name), ..object.truth })
         };
         self.objects.iter().map(truth).collect()
     }
 
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Write> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Write> {
         self.writes.iter()
     }
 
-    pub(crate) fn written(&self) -> u64 {
+    pub(super) fn written(&self) -> u64 {
         self.written
     }
 
-    pub(crate) fn writes_forgotten(&self) -> u64 {
+    pub(super) fn writes_forgotten(&self) -> u64 {
         self.written - self.writes.len() as u64
     }
 
-    pub(crate) fn external_ids(&self, object: &str, field: &str) -> BTreeMap<String, WriteCounts> {
+    pub(super) fn external_ids(&self, object: &str, field: &str) -> BTreeMap<String, WriteCounts> {
         let counts = self.objects.get(object).and_then(|object| object.external_ids.get(field));
         counts.into_iter().flatten().map(|(value, counts)| (value.clone(), *counts)).collect()
     }
