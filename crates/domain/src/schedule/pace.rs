@@ -8,6 +8,10 @@
 //! How the destination counts is not known. At a refusal the calls that it accepted in its own window are its limit: those of the last
 //! second if it counts in seconds, those of the last ten seconds if it counts longer. The larger of both is therefore not
 //! below the limit. Only a call that is refused again soon after a long wait proves that it counts longer.
+//!
+//! Refusals need not depend on the rate: a destination may refuse some calls whatever happens. Where the rate was lowered far below
+//! what had been accepted for long, and single calls are still refused, lowering it is of no use. The rate is forgotten, and
+//! waiting alone answers refusals until many of the calls are refused.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -40,6 +44,12 @@ const MADE_UP_FOR: Duration = Duration::from_millis(50);
 /// A rate that held no call back for so long is not grown any more, and is forgotten after [`FORGOTTEN_AFTER`].
 const IDLE: Duration = Duration::from_secs(1);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
+/// A rate was lowered in vain, if refusals are few and it is below [`LEARNED_MIN`], or below this share of the one that was accepted
+/// for [`LONG`] within [`SUSTAINED_FOR`].
+const IN_VAIN: f64 = 0.25;
+const SUSTAINED_FOR: Duration = Duration::from_secs(300);
+/// Refused ones of the last 64 calls that are more than a few.
+const MANY_REFUSED: u32 = 12;
 /// Times over which accepted calls are counted.
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(10);
@@ -52,6 +62,12 @@ pub(super) struct Pace {
     accepted: VecDeque<Time>,
     /// The first call that was accepted.
     first_accepted: Option<Time>,
+    /// The last 64 calls, a bit each; set for a refused one.
+    outcomes: u64,
+    /// The highest rate that was accepted for [`LONG`], and when.
+    sustained: Option<(f64, Time)>,
+    /// Single refusals teach no rate: they do not depend on it.
+    ignores_few: bool,
     held: Option<HeldRate>,
 }
 
@@ -117,6 +133,7 @@ impl Pace {
             self.accepted.pop_front();
         }
         self.accepted.push_back(now);
+        self.outcomes <<= 1;
     }
 
     /// No call starts until then: the wait after a refusal. It is not made up for.
@@ -132,12 +149,21 @@ impl Pace {
     /// A call that started at `started` was refused. One refusal counts for all calls that were under way together.
     pub(super) fn refused(&mut self, now: Time, started: Time) {
         let (short, long) = (self.accepted_rate(now, SHORT), self.accepted_rate(now, LONG));
+        self.outcomes = self.outcomes << 1 | 1;
+        self.note_sustained(now, long);
+        let are_many = self.outcomes.count_ones() >= MANY_REFUSED;
         let refused = match &self.held {
             Some(held) if started < held.refused_at => return,
             Some(held) => held.lowered((now, started), short, long),
-            None if short >= LEARNED_MIN => short,
+            None if short >= LEARNED_MIN && (are_many || !self.ignores_few) => short,
             None => return,
         };
+        let in_vain = self.sustained.map_or(0.0, |(rate, _)| rate * IN_VAIN).max(LEARNED_MIN);
+        self.ignores_few = !are_many && refused < in_vain;
+        if self.ignores_few {
+            self.held = None;
+            return;
+        }
         self.held = (refused >= HELD_MIN).then_some(HeldRate {
             refused,
             since: now,
@@ -147,6 +173,14 @@ impl Pace {
             held_back_at: now,
             next_at: now.0 as f64,
         });
+    }
+
+    fn note_sustained(&mut self, now: Time, long: f64) {
+        let is_complete = self.first_accepted.is_some_and(|first| now.since(first) >= LONG);
+        let is_higher = |(rate, at): (f64, Time)| long >= rate || now.since(at) > SUSTAINED_FOR;
+        if is_complete && self.sustained.is_none_or(is_higher) {
+            self.sustained = Some((long, now));
+        }
     }
 
     /// Accepted calls a second over this time, or since the first one. Waits count.

@@ -18,6 +18,8 @@ enum Counting {
     Fixed(i64),
     /// Tokens that come back at the limit, so many at the most.
     Bucket(f64),
+    /// Not at all: this share of the calls is refused, whatever their rate is.
+    Random(f64),
 }
 
 const COUNTINGS: [Counting; 7] = [
@@ -40,6 +42,7 @@ struct Limited {
     accepted: VecDeque<i64>,
     tokens: f64,
     called_at: i64,
+    random: Random,
     counts: Counts,
 }
 
@@ -54,7 +57,8 @@ impl Limited {
     fn new(limit: f64, counting: Counting, retry_after: bool) -> Limited {
         let tokens = if let Counting::Bucket(tokens) = counting { tokens } else { 0.0 };
         let (accepted, counts) = (VecDeque::new(), Counts::default());
-        Limited { limit, counting, retry_after, accepted, tokens, called_at: 0, counts }
+        let random = Random::seeded(11);
+        Limited { limit, counting, retry_after, accepted, tokens, called_at: 0, random, counts }
     }
 
     fn call(&mut self, ms: i64) -> DestinationHealth {
@@ -79,6 +83,7 @@ impl Limited {
                 self.tokens -= if wait > 0.0 { 0.0 } else { 1.0 };
                 return (wait > 0.0).then_some(ms + wait.ceil() as i64);
             }
+            Counting::Random(share) => return (self.random.unit() < share).then_some(ms),
         };
         while self.accepted.front().is_some_and(|at| *at < since) {
             self.accepted.pop_front();
@@ -129,7 +134,7 @@ const MACHINES: [Machine; 5] = [
     Machine { call_ms: (5, 20), late_ms: 40, concurrency_max: 16 },
 ];
 
-/// A gate with a backlog that does not end.
+/// A gate and the calls that wait before it.
 struct Bench {
     gate: Gate,
     machine: Machine,
@@ -137,13 +142,17 @@ struct Bench {
     ms: i64,
     agenda: BinaryHeap<Reverse<(i64, Next)>>,
     looks_at: i64,
+    /// New calls a second; a backlog that does not end if `None`.
+    demand: Option<f64>,
+    /// Calls that were not refused so far.
+    calls: u32,
 }
 
 impl Bench {
     fn new(machine: Machine, seed: u64) -> Bench {
         let gate = Gate::new(GateSettings { concurrency_max: machine.concurrency_max, ..GateSettings::default() });
         let agenda = BinaryHeap::from([Reverse((0, Next::Look))]);
-        Bench { gate, machine, random: Random::seeded(seed), ms: 0, agenda, looks_at: 0 }
+        Bench { gate, machine, random: Random::seeded(seed), ms: 0, agenda, looks_at: 0, demand: None, calls: 0 }
     }
 
     fn run(&mut self, destination: &mut Limited, seconds: i64) -> Counts {
@@ -175,14 +184,26 @@ impl Bench {
     fn end(&mut self, started: i64, refusal: Option<Option<Duration>>) {
         let health = refusal.map_or(DestinationHealth::Healthy, |after| DestinationHealth::Throttled { after });
         let took = Time(self.ms).since(Time(started));
+        self.calls -= u32::from(refusal.is_some());
         self.gate.finish(Time(self.ms), Time(started), (health, Some(took)), &mut self.random);
+    }
+
+    fn waiting(&self) -> f64 {
+        self.demand.map_or(f64::INFINITY, |demand| demand * self.ms as f64 / 1e3 - f64::from(self.calls))
     }
 
     fn look(&mut self) {
         loop {
+            if let Some(demand) = self.demand
+                && self.waiting() < 1.0
+            {
+                self.agenda.push(Reverse((self.ms + (1e3 / demand).ceil() as i64, Next::Look)));
+                return;
+            }
             match self.gate.admit(Time(self.ms)) {
                 Admission::Go => {
                     self.gate.start(Time(self.ms));
+                    self.calls += 1;
                     let (least, most) = self.machine.call_ms;
                     let took = least + self.random.below((most - least + 1) as u64) as i64;
                     let next = Next::Arrive { started: self.ms, ends: self.ms + took };
@@ -251,6 +272,36 @@ fn a_machine_that_becomes_slow_still_reaches_the_limit() {
         bench.run(&mut destination, 60);
         let counts = bench.run(&mut destination, 120);
         assert!(counts.accepted >= 45 * 120, "{counting:?}: {counts:?}");
+    }
+}
+
+/// What waits alone allow is hardly lowered: a destination that refuses one call of a hundred, or of twenty, for no reason that the
+/// rate could change.
+#[test]
+fn refusals_that_do_not_depend_on_the_rate_do_not_lower_it_for_long() {
+    for share in [0.01, 0.05] {
+        for machine in MACHINES {
+            let mut destination = Limited::new(0.0, Counting::Random(share), true);
+            let mut bench = Bench::new(machine, 7);
+            bench.run(&mut destination, 300);
+            let counts = bench.run(&mut destination, 1_200);
+            // Each refusal costs a little more than a second, and the calls that were under way with it share that wait.
+            let per_second = f64::from(counts.accepted) / 1_200.0;
+            assert!(per_second * share > 0.6, "{share}, {machine:?}: {per_second:.1}/s, {counts:?}");
+        }
+    }
+}
+
+/// A destination that refuses some calls whatever happens keeps up with what comes in, slow or fast.
+#[test]
+fn backlog_does_not_grow_before_a_destination_that_refuses_calls_at_random() {
+    for demand in [3.0, 8.0, 15.0] {
+        for machine in MACHINES {
+            let mut destination = Limited::new(0.0, Counting::Random(0.04), true);
+            let mut bench = Bench { demand: Some(demand), ..Bench::new(machine, 7) };
+            bench.run(&mut destination, 1_800);
+            assert!(bench.waiting() < demand * 20.0, "{demand}/s, {machine:?}: {:.0} calls wait", bench.waiting());
+        }
     }
 }
 
