@@ -37,3 +37,6 @@ mod trials;
 mod unclean_shutdown;
 mod watch;
 pub mod work;
+
+/// Actor of what a node does by itself, such as a pause after rejected credentials.
+pub const OWN_ACTOR: &str = "sluice";

@@ -40,8 +40,10 @@ impl DemoArgs {
                 "Web forms send leads to   {intake}/in/website (each lead one to five times, out of order, in bursts)\n\
                  A CRM that fails on {}% of calls is at   {crm} (look at {crm}/sim/truth)\n\
                  Watch it in the console:   {console} (signs you in once)\n\
+                 Ask it in another terminal:   sluice status --data {data} (and every other command)\n\
                  The admin API is at   {admin}/api/v1/status (described at {admin}/openapi.json; its token is in {token})\n",
                 self.fail,
+                data = data.display(),
                 token = data.join(sluice_server::admin_token::FILE).display()
             );
             let mut stop = Stop::listen()?;

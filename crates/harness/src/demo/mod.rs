@@ -21,6 +21,8 @@ use tokio::sync::watch;
 use crate::{Error, Leads, LeadsTo};
 pub(crate) use counts::{DemoCounts, DemoResult};
 use senders::Senders;
+use sluice_server::OWN_ACTOR;
+use sluice_server::cli::NodeFileGuard;
 use sluice_server::run::Node;
 
 /// Delay of calls that the CRM lets time out, in ms: longer than the timeout of the node.
@@ -66,6 +68,7 @@ pub(crate) struct Demo {
     stop: watch::Sender<bool>,
     sending: tokio::task::JoinHandle<()>,
     started: Instant,
+    _node_file: NodeFileGuard,
     _directory: tempfile::TempDir,
 }
 
@@ -94,7 +97,18 @@ impl Demo {
             crm: crm.url(),
             console: format!("http://{}{}", node.admin, link.path),
         };
-        Ok(Demo { addresses, node, crm, senders, stop, sending, started: Instant::now(), _directory: directory })
+        let node_file = NodeFileGuard::write(&leads.data, &node);
+        Ok(Demo {
+            addresses,
+            node,
+            crm,
+            senders,
+            stop,
+            sending,
+            started: Instant::now(),
+            _node_file: node_file,
+            _directory: directory,
+        })
     }
 
     /// Shows progress each second until `end`, waits for the jobs to drain, and returns the result.
@@ -131,11 +145,13 @@ impl Demo {
         Ok(DemoResult::of(last))
     }
 
-    /// Reads the counts. Resumes the destination if it was paused after two rejected tokens, as an operator would.
+    /// Reads the counts. Resumes the destination if the node paused it after two rejected tokens, as an operator would. A pause by
+    /// the person who watches stays.
     async fn poll(&self) -> Result<DemoCounts, Error> {
         let operator = &self.node.operator;
         let failed = |error: sluice_server::operate::OperateError| Error::Failed(error.to_string());
-        for pause in operator.pauses().await.map_err(failed)? {
+        let pauses = operator.pauses().await.map_err(failed)?;
+        for pause in pauses.into_iter().filter(|pause| pause.actor == OWN_ACTOR) {
             operator.resume(&pause.target, "demo", "as an operator would").await.map_err(failed)?;
         }
         let status = operator.status().await.map_err(failed)?;

@@ -61,7 +61,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 pub use crate::observe::log;
-pub use node_access::runtime;
+pub use node_access::{NodeFileGuard, runtime};
 pub use stop::Stop;
 pub use table::{pairs, set_wide};
 pub use up::{Up, duration};

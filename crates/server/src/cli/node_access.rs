@@ -13,7 +13,7 @@ use sluice_domain::config::Config;
 use sluice_domain::printable;
 use sluice_domain::schedule::Limits;
 use sluice_domain::verify::SecretValue;
-use sluice_ledger::{Ledger, LedgerOptions};
+use sluice_ledger::{Ledger, LedgerOptions, private_files};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::config::{EnvironmentThenFiles, SecretStore, TraceEnvironment};
 use crate::operate::{AdminServer, AdminSettings, Operator};
 use crate::revisions::LoadedRevision;
-use crate::run::{NODE_FILE, NodeSettings};
+use crate::run::{NODE_FILE, Node, NodeSettings};
 use crate::{intake, maintain, root_key};
 
 #[derive(Clone, Debug, clap::Args)]
@@ -65,6 +65,27 @@ impl NodeFile {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(user::unreadable(&path, &error)),
         }
+    }
+}
+
+/// `node.json` of a running node, for other commands on this machine; deleted when dropped.
+#[derive(Debug)]
+pub struct NodeFileGuard(PathBuf);
+
+impl NodeFileGuard {
+    pub fn write(data: &Path, node: &Node) -> NodeFileGuard {
+        let path = data.join(NODE_FILE);
+        let note = serde_json::json!({ "admin": format!("http://{}", node.admin), "intake": format!("http://{}", node.intake), "pid": std::process::id() });
+        if let Err(error) = private_files::replace_file(&path, note.to_string().as_bytes()) {
+            tracing::warn!(path = %path.display(), %error, "node.json not written; other commands need --url");
+        }
+        NodeFileGuard(path)
+    }
+}
+
+impl Drop for NodeFileGuard {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 

@@ -9,16 +9,16 @@ use sluice_domain::flow::RateLimit;
 use sluice_domain::schedule::Limits;
 use sluice_domain::unit::Rate;
 use sluice_domain::verify::SecretValue;
-use sluice_ledger::private_files;
 use tokio::signal::unix::{Signal, SignalKind};
 
+use super::node_access::NodeFileGuard;
 use super::stop::{self, Stop};
 use super::{CliError, data_directory, exit};
 use crate::admin_token::{self, AdminTokenError};
 use crate::clock::Clock;
 use crate::config::{self, Colours};
 use crate::operate::{AdminSettings, Stranding};
-use crate::run::{NODE_FILE, Node, NodeSettings, StartError};
+use crate::run::{Node, NodeSettings, StartError};
 use crate::{intake, maintain};
 
 /// Shutdown timeout after a ledger failure, for open responses.
@@ -230,25 +230,5 @@ pub(super) fn explain(error: StartError) -> CliError {
         StartError::Read(error) => CliError::new(exit::NO, error.to_string()),
         StartError::AdminOpen(_) => CliError::new(exit::USAGE, error.to_string()),
         other => CliError::new(exit::UNAVAILABLE, other.to_string()),
-    }
-}
-
-/// Writes `node.json` for other commands on this machine; deletes it at shutdown.
-struct NodeFileGuard(PathBuf);
-
-impl NodeFileGuard {
-    fn write(data: &std::path::Path, node: &Node) -> NodeFileGuard {
-        let path = data.join(NODE_FILE);
-        let note = serde_json::json!({ "admin": format!("http://{}", node.admin), "intake": format!("http://{}", node.intake), "pid": std::process::id() });
-        if let Err(error) = private_files::replace_file(&path, note.to_string().as_bytes()) {
-            tracing::warn!(path = %path.display(), %error, "node.json not written; other commands need --url");
-        }
-        NodeFileGuard(path)
-    }
-}
-
-impl Drop for NodeFileGuard {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
     }
 }

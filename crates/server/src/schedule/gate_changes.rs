@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sluice_domain::schedule::gate::GateChange;
 use sluice_ledger::Pause;
 
+use crate::OWN_ACTOR;
 use crate::observe::metrics::GateLabels;
 use crate::work::WorkContext;
 
@@ -39,7 +40,7 @@ pub(super) fn report(context: &Arc<WorkContext>, destination: Arc<str>, change: 
 async fn write_pause(context: Arc<WorkContext>, destination: Arc<str>) {
     let pause = Pause {
         target: format!("destination:{destination}"),
-        actor: "sluice".to_owned(),
+        actor: OWN_ACTOR.to_owned(),
         reason: "the destination rejected the credentials".to_owned(),
         at: context.clock.ledger_time(),
     };
