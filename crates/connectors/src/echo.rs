@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 use sluice_domain::action::Action;
-use sluice_domain::outcome::{Failure, Outcome, Readback};
+use sluice_domain::outcome::{Outcome, Readback};
 
 use crate::Call;
-use crate::text::MASK;
+use crate::text::{MASK, message_of};
 
 /// Shorter values are not masked: they occur by chance.
 const CHARACTERS_MIN: usize = 3;
@@ -15,32 +15,22 @@ const DIGITS_MIN: usize = 6;
 /// Values taken from one request.
 const VALUES_MAX: usize = 1_000;
 
-/// Masks the failure message of an outcome.
+/// Masks the message of an outcome.
 pub(crate) fn mask_outcome(mut outcome: Outcome, call: &Call<'_>) -> Outcome {
-    if let Some(failure) = failure_of(&mut outcome) {
-        failure.message = mask(std::mem::take(&mut failure.message), &values(call));
+    if let Some(message) = message_of(&mut outcome) {
+        *message = mask(std::mem::take(message), &values(call));
     }
     outcome
 }
 
-/// Masks the failure message of an outcome that several calls share: it may quote any of them.
+/// Masks the message of an outcome that several calls share: it may quote any of them.
 pub(crate) fn mask_shared(mut outcome: Outcome, calls: &[Call<'_>]) -> Outcome {
-    if let Some(failure) = failure_of(&mut outcome) {
+    if let Some(message) = message_of(&mut outcome) {
         let mut found: Vec<String> = calls.iter().flat_map(values).collect();
         longest_first(&mut found);
-        failure.message = mask(std::mem::take(&mut failure.message), &found);
+        *message = mask(std::mem::take(message), &found);
     }
     outcome
-}
-
-fn failure_of(outcome: &mut Outcome) -> Option<&mut Failure> {
-    match outcome {
-        Outcome::Retry { failure, .. }
-        | Outcome::Wait { failure, .. }
-        | Outcome::Reject { failure }
-        | Outcome::Unsure { failure } => Some(failure),
-        Outcome::Done { .. } | Outcome::Noop { .. } => None,
-    }
 }
 
 /// Masks the failure message of a read-back.

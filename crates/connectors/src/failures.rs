@@ -14,7 +14,7 @@ pub(crate) fn shipped(json: &str) -> FailureTable {
 /// What error responses of the actions of this connector mean, before a destination adds rules of its own.
 pub(crate) fn shipped_rules(kind: &DestinationKind) -> FailureTable {
     match kind {
-        DestinationKind::Http(_) => crate::http::response::SHIPPED_RULES.clone(),
+        DestinationKind::Http(settings) => crate::http::response::shipped_rules(settings).clone(),
         DestinationKind::Salesforce(_) => crate::salesforce::response::SHIPPED_RULES.clone(),
         DestinationKind::Hubspot(_) => crate::hubspot::response::SHIPPED_RULES.clone(),
         DestinationKind::Postgres(_) => crate::postgres::response::SHIPPED_RULES.clone(),
@@ -46,14 +46,17 @@ impl MatchedFailure<'_> {
     pub(crate) fn outcome(&self, failure: impl Fn(FailureClass) -> Failure) -> Outcome {
         let requested = self.requested_wait;
         match self.rule.action {
+            // A wait of no length, such as a date that has passed by this machine's clock, says nothing.
             FailureAction::Wait(wait) => {
-                Outcome::Wait { failure: failure(FailureClass::Retryable), after: requested.or(wait) }
+                let after = requested.filter(|requested| !requested.is_zero()).or(wait);
+                Outcome::Wait { failure: failure(FailureClass::Retryable), after }
             }
             FailureAction::Retry(_) if self.status == 503 && requested.is_some() => {
                 Outcome::Wait { failure: failure(FailureClass::Retryable), after: requested }
             }
             FailureAction::Retry(after) => {
-                Outcome::Retry { failure: failure(FailureClass::Retryable), after: requested.or(after) }
+                // Not before either of them.
+                Outcome::Retry { failure: failure(FailureClass::Retryable), after: requested.max(after) }
             }
             FailureAction::Conflict => Outcome::Retry { failure: failure(FailureClass::Conflict), after: requested },
             FailureAction::Reject(class) => Outcome::Reject { failure: failure(class) },
@@ -94,6 +97,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::outbound::HttpResponse;
+    use sluice_domain::failure_rules::RuleCall;
 
     /// A failure as a destination reports it: an HTTP response, an SMTP reply, an SQLSTATE or an exit.
     #[derive(Deserialize)]
@@ -125,6 +129,32 @@ pub(crate) mod tests {
                 body => body.to_string(),
             };
             HttpResponse { status: self.status, headers, body: body.into(), truncated: false }
+        }
+    }
+
+    #[test]
+    fn wait_of_a_rule_is_kept_where_the_destination_asks_for_none() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        let after = |action, requested_wait| {
+            let rule = FailureRule {
+                call: RuleCall::Effect,
+                statuses: vec![],
+                codes: vec![],
+                contains: None,
+                action,
+                advice: String::new(),
+            };
+            let matched = MatchedFailure { rule: &rule, status: 429, requested_wait };
+            match matched.outcome(|class| Failure::new(class, "x", "x")) {
+                Outcome::Wait { after, .. } | Outcome::Retry { after, .. } => after,
+                other => panic!("{other:?}"),
+            }
+        };
+        for (requested, expected) in [(None, 30), (seconds(0), 30), (seconds(5), 5), (seconds(60), 60)] {
+            assert_eq!(after(FailureAction::Wait(seconds(30)), requested), seconds(expected), "{requested:?}");
+        }
+        for (requested, expected) in [(None, 30), (seconds(0), 30), (seconds(5), 30), (seconds(60), 60)] {
+            assert_eq!(after(FailureAction::Retry(seconds(30)), requested), seconds(expected), "{requested:?}");
         }
     }
 

@@ -230,7 +230,7 @@ impl Connectors {
         let unconfigured_http = PreparedDestination {
             connector: Connector::Http(Box::default()),
             timeout: Duration::MAX,
-            rules: http::response::SHIPPED_RULES.clone(),
+            rules: http::response::ANY_HOST_RULES.clone(),
         };
         let outbound = Outbound::new(settings).map_err(BuildProblem::Client)?;
         Ok(Connectors(Arc::new(Inner { destinations, unconfigured_http }), outbound))

@@ -20,9 +20,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::Method;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION, RETRY_AFTER, USER_AGENT};
+use hyper::{Method, StatusCode};
 use sluice_domain::call_budget::{BUDGET_EXHAUSTED, CallMeter};
 use sluice_domain::destination::HttpChannel;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome};
@@ -288,7 +288,11 @@ impl Outbound {
             Err(_) if connection.nothing_sent() => return Err(no_connection(host, started)),
             Err(_) => return Err(too_slow(host, started)),
         };
-        Ok((connection, response))
+        // Only a proxy answers with this status, and it has forwarded nothing.
+        match proxy.filter(|_| response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED) {
+            Some(proxy) => Err(not_opened(host, ConnectError::Proxy(proxy.refuses_credentials()))),
+            None => Ok((connection, response)),
+        }
     }
 }
 

@@ -31,6 +31,15 @@ pub(crate) fn text<'a>(with: &'a Value, name: &str) -> Result<Option<Cow<'a, str
     scalar(value).map(Some).ok_or_else(|| problem(name, format_args!("must be text; it is {}", kind(value))))
 }
 
+/// The text without surrounding blanks. Destinations store ids so; one that is sent with blanks in the URL of a record addresses another
+/// record than in the body of a batch.
+pub(crate) fn trimmed(text: Cow<'_, str>) -> Cow<'_, str> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim()),
+        Cow::Owned(text) => Cow::Owned(text.trim().to_owned()),
+    }
+}
+
 /// Required, non-blank text parameter.
 pub(crate) fn required<'a>(with: &'a Value, name: &str) -> Result<Cow<'a, str>, Failure> {
     match text(with, name)? {

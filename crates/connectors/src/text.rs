@@ -48,14 +48,22 @@ pub(crate) fn redact<'a>(text: String, secrets: impl IntoIterator<Item = &'a str
     })
 }
 
-/// Redacts the secrets in the failure message: a destination may quote the request it received.
+/// What an outcome says to operators; `None` for one that says nothing.
+pub(crate) fn message_of(outcome: &mut Outcome) -> Option<&mut String> {
+    match outcome {
+        Outcome::Retry { failure, .. }
+        | Outcome::Wait { failure, .. }
+        | Outcome::Reject { failure }
+        | Outcome::Unsure { failure } => Some(&mut failure.message),
+        Outcome::Noop { reason } => Some(reason),
+        Outcome::Done { .. } => None,
+    }
+}
+
+/// Redacts the secrets in the message: a destination may quote the request it received.
 pub(crate) fn redact_outcome<'a>(mut outcome: Outcome, secrets: impl IntoIterator<Item = &'a str>) -> Outcome {
-    if let Outcome::Retry { failure, .. }
-    | Outcome::Wait { failure, .. }
-    | Outcome::Reject { failure }
-    | Outcome::Unsure { failure } = &mut outcome
-    {
-        failure.message = redact(std::mem::take(&mut failure.message), secrets);
+    if let Some(message) = message_of(&mut outcome) {
+        *message = redact(std::mem::take(message), secrets);
     }
     outcome
 }
@@ -84,6 +92,8 @@ mod tests {
     fn secrets_are_redacted() {
         let text = redact("token hunter2 and hunter2, pin 12".into(), ["hunter2", "12"]);
         assert_eq!(text, "token *** and ***, pin 12");
+        let noop = Outcome::Noop { reason: "there is hunter2 already".into() };
+        assert_eq!(redact_outcome(noop, ["hunter2"]), Outcome::Noop { reason: "there is *** already".into() });
     }
 
     proptest::proptest! {

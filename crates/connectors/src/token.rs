@@ -213,9 +213,13 @@ impl Tokens {
             Outcome::Retry { failure: Failure::new(FailureClass::Conflict, "invalid-token", message), after: None }
         })?;
         grant_request.rotate(granted.refresh_token);
-        let renew_at = granted.expires_in.map(|life| asked_at + life.saturating_sub(RENEW_AHEAD.min(life / 2)));
-        Ok(Token { authorization, generation, renew_at })
+        Ok(Token { authorization, generation, renew_at: granted.expires_in.and_then(|life| renew_at(asked_at, life)) })
     }
+}
+
+/// `None` for a life beyond what the clock can count: some endpoints grant the largest number for a token that never expires.
+fn renew_at(asked_at: Instant, life: Duration) -> Option<Instant> {
+    asked_at.checked_add(life.saturating_sub(RENEW_AHEAD.min(life / 2)))
 }
 
 impl GrantRequest {
@@ -323,6 +327,16 @@ mod tests {
         assert_eq!(tokens.texts(), ["second-refresh"]);
         let shown = format!("{tokens:?}");
         assert!(!shown.contains("s&c=r e") && !shown.contains("second-refresh"), "{shown}");
+    }
+
+    #[test]
+    fn token_that_lives_longer_than_any_clock_is_not_renewed() {
+        let now = Instant::now();
+        assert_eq!(renew_at(now, Duration::from_secs(1800)), Some(now + Duration::from_secs(1740)));
+        assert_eq!(renew_at(now, Duration::from_secs(20)), Some(now + Duration::from_secs(10)));
+        for seconds in [(1 << 63) + 100, u64::MAX] {
+            assert_eq!(renew_at(now, Duration::from_secs(seconds)), None);
+        }
     }
 
     #[test]

@@ -137,6 +137,11 @@ impl Failure {
     pub fn with_status(self, status: u16) -> Failure {
         Failure { status: Some(status), ..self }
     }
+
+    /// Whether a request that carried other jobs too was rejected as a whole. That is no attempt of this job: it is sent again, alone.
+    pub(crate) fn is_of_shared_request(&self) -> bool {
+        self.code == BATCH_REJECTED
+    }
 }
 
 /// Code of the failure of a job whose batch was rejected as a whole. Its next call is made for it alone.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::call_budget::BUDGET_EXHAUSTED;
 use crate::mutant::Mutant;
 use crate::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
 use crate::random::Random;
@@ -171,6 +172,16 @@ pub fn unsure(attempted: AttemptContext<'_>, failure: Failure, random: &mut Rand
     }
 }
 
+/// Whether a read-back says nothing because the budget of the destination had no call left for it. It does not count.
+pub(crate) fn is_over_budget(readback: &Readback) -> bool {
+    matches!(readback, Readback::Unreadable(failure) if failure.code == BUDGET_EXHAUSTED)
+}
+
+/// The read is made when the budget allows it.
+fn read_later(attempted: AttemptContext<'_>, failure: Failure) -> (NextAction, DestinationHealth) {
+    (NextAction::Verify { due: attempted.now + SETTLE_DELAY, failure }, DestinationHealth::Silent)
+}
+
 /// Decides after a read-back. `absent_reads` counts the reads that found nothing, this one included; `reads` all.
 pub fn settle_readback(
     attempted: AttemptContext<'_>,
@@ -199,6 +210,7 @@ pub fn settle_readback(
             );
             (retry_or_die(attempted, failure, Some(Duration::ZERO), random), DestinationHealth::Healthy)
         }
+        Readback::Unreadable(failure) if failure.code == BUDGET_EXHAUSTED => read_later(attempted, failure),
         Readback::Unreadable(failure) if Mutant::UnreadableTakenForAbsent.is_on() => {
             (retry_or_die(attempted, failure, None, random), DestinationHealth::Healthy)
         }
@@ -235,6 +247,7 @@ pub fn settle_record(
             );
             (retry_or_die(attempted, failure, Some(Duration::ZERO), random), DestinationHealth::Healthy)
         }
+        Readback::Unreadable(failure) if failure.code == BUDGET_EXHAUSTED => read_later(attempted, failure),
         Readback::Unreadable(failure) if reads >= attempted.policy.max_attempts => {
             (NextAction::Advance { result: result.unwrap_or_default() }, DestinationHealth::of_failure(&failure))
         }
@@ -257,7 +270,8 @@ fn retry_or_die(
         FailureClass::Conflict => policy.max_attempts.min(policy.max_attempts_conflict),
         _ => policy.max_attempts,
     };
-    if attempted.attempts >= limit && !Mutant::AttemptsUnbounded.is_on() {
+    let may_end = !failure.is_of_shared_request() && !Mutant::AttemptsUnbounded.is_on();
+    if attempted.attempts >= limit && may_end {
         let message = format!("{} (gave up after {} attempts)", failure.message, attempted.attempts);
         return NextAction::Die { failure: Failure { message, ..failure } };
     }
@@ -311,6 +325,31 @@ mod tests {
         };
         assert!(matches!(conflict(2), NextAction::Retry { .. }));
         assert!(matches!(conflict(3), NextAction::Die { .. }));
+    }
+
+    #[test]
+    fn job_at_its_last_attempt_survives_the_rejection_of_a_request_that_it_shared() {
+        let rejected = Outcome::Reject { failure: failure(FailureClass::Permanent) };
+        let shared = rejected.of_whole_batch(2).remove(0);
+        let (next, health) = decide(EffectClass::Natural, 99, shared);
+        assert!(matches!(next, NextAction::Retry { .. }), "{next:?}");
+        assert_eq!(health, DestinationHealth::Healthy);
+        assert_eq!(crate::transition::attempts_after(98, &next), 98, "the answer may be about another job");
+    }
+
+    #[test]
+    fn read_that_the_budget_did_not_allow_neither_parks_the_effect_nor_blames_the_destination() {
+        let policy = RetryPolicy { max_attempts: 1, ..RetryPolicy::standard() };
+        let attempted = attempted(&policy, EffectClass::Verifiable, 1);
+        let unread = || Readback::Unreadable(Failure::new(FailureClass::Retryable, BUDGET_EXHAUSTED, "no calls left"));
+        assert!(is_over_budget(&unread()) && !is_over_budget(&Readback::Absent));
+        let random = &mut Random::seeded(1);
+        for (next, health) in
+            [settle_readback(attempted, unread(), 0, 9, random), settle_record(attempted, unread(), None, 9, random)]
+        {
+            assert!(matches!(next, NextAction::Verify { .. }), "{next:?}");
+            assert_eq!(health, DestinationHealth::Silent);
+        }
     }
 
     #[test]

@@ -125,9 +125,11 @@ impl JobPosition<'_> {
     }
 }
 
-/// Attempts at a step after a call that was decided upon like this. Waiting because the destination asked for it costs none.
+/// Attempts at a step after a call that was decided upon like this. Waiting because the destination asked for it costs none, and
+/// neither does a request that was rejected for all its jobs.
 pub(crate) fn attempts_after(attempts: u32, next: &NextAction) -> u32 {
     match next {
+        NextAction::Retry { failure, .. } if failure.is_of_shared_request() => attempts,
         NextAction::Wait { .. } if !Mutant::WaitingCountsAsAttempt.is_on() => attempts,
         _ => attempts + 1,
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::destination::Destination;
-use crate::job::{EffectState, written_record};
+use crate::job::{EffectState, JobId, written_record};
 use crate::mutant::Mutant;
 use crate::outcome::EffectClass;
 use crate::record::EffectRecord;
@@ -53,14 +53,20 @@ pub fn is_open(state: EffectState) -> bool {
     matches!(state, EffectState::Intent | EffectState::Unknown) && !Mutant::IdentityClaimNotHeld.is_on()
 }
 
-/// Id of the record of this identity: that of the newest applied effect.
-pub fn remembered(effects: &[EffectRecord], identity: &RecordIdentity) -> Option<Value> {
+/// Id of the record of this identity, for an effect of this job: that of the newest applied effect. What the job itself applied and is
+/// asked to apply again does not count.
+pub fn remembered(effects: &[EffectRecord], identity: &RecordIdentity, job: JobId) -> Option<Value> {
     if Mutant::RememberedRecordIgnored.is_on() {
         return None;
     }
     let is_of = |effect: &&EffectRecord| {
         let result = effect.result.as_deref();
-        matches!(effect.state, EffectState::Applied | EffectState::Superseded)
+        let is_applied = match effect.state {
+            EffectState::Applied => true,
+            EffectState::Superseded => effect.job != job,
+            _ => false,
+        };
+        is_applied
             && *effect.destination == *identity.destination
             && result.and_then(|result| result.get("identity")?.as_str()) == Some(&identity.identity)
             && result.and_then(written_record).is_some()
@@ -88,7 +94,7 @@ pub fn late_window(step: &Step, destination: Option<&Destination>) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{EffectKey, JobId};
+    use crate::job::EffectKey;
     use crate::time::Time;
     use serde_json::json;
 
@@ -125,8 +131,12 @@ mod tests {
             effect("crm", applied, json!({"id": 6, "identity": "b"}), 60),
             effect("crm", applied, json!({"identity": "a"}), 70),
         ];
-        assert_eq!(remembered(&effects, &identity), Some(json!(2)));
-        assert_eq!(remembered(&effects[3..], &identity), None);
+        let (own, other) = (JobId(1), JobId(2));
+        assert_eq!(remembered(&effects, &identity, other), Some(json!(2)));
+        assert_eq!(remembered(&effects, &identity, own), Some(json!(2)), "by an earlier step of the same job");
+        assert_eq!(remembered(&effects[2..], &identity, other), Some(json!(3)));
+        assert_eq!(remembered(&effects[2..], &identity, own), None, "it is to be applied again");
+        assert_eq!(remembered(&effects[3..], &identity, other), None);
         assert!(!format!("{identity:?}").contains("\"a\""));
     }
 }

@@ -478,20 +478,20 @@ impl Ledger {
         self.submit(Op::FindReferenced, lookup).await
     }
 
-    /// Id of the record of an identity, as an effect of another job than this one returned it.
+    /// Id of the record of an identity, for an effect of this job: as an earlier effect returned it.
     pub async fn remembered_record(&self, job: JobId, identity: RecordIdentity) -> Result<Option<Value>, Error> {
         /// Newest events that are looked at; all of them should have the same record.
         const EVENTS_MAX: usize = 16;
-        let lookup = EventLookup::Identity { identity: identity.clone(), except: job };
+        let lookup = EventLookup::Identity(identity.clone());
         let mut seqs = self.find_referenced(lookup).await?;
         seqs.truncate(EVENTS_MAX);
         let mut effects = Vec::new();
         for (event, _) in self.events(seqs).await? {
-            for other in self.jobs_of_event(event).await?.into_iter().filter(|other| other.id != job) {
+            for other in self.jobs_of_event(event).await? {
                 effects.extend(self.effects(other.id).await?);
             }
         }
-        Ok(upsert::remembered(&effects, &identity))
+        Ok(upsert::remembered(&effects, &identity, job))
     }
 
     /// Events of a contact and of those that are merged into it, newest first.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
-use sluice_domain::outcome::EffectClass;
+use sluice_domain::outcome::{BATCH_REJECTED, EffectClass};
 use sluice_domain::run::StepCall;
 use sluice_domain::worker::LaneOrder;
 
@@ -313,7 +313,7 @@ impl Simulation {
             return self.checker.fail(now, Invariant::Fencing, About::Job(id), detail);
         }
         let Some(label) = label else { return };
-        if call.is_some_and(|outcome| outcome != "wait") {
+        if call.is_some_and(|outcome| !["wait", BATCH_REJECTED].contains(&outcome)) {
             if job.counted_for != label {
                 (job.counted, job.counted_for) = (0, label.clone());
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sluice_domain::alert;
 use sluice_domain::contact::{ContactId, Observation};
 use sluice_domain::job::{EffectKey, JobId, JobState};
+use sluice_domain::outcome::BATCH_REJECTED;
 use sluice_domain::record::{AttemptKind, NewEvent};
 use sluice_domain::respond::ResponseClock;
 use sluice_domain::run::Settle;
@@ -140,7 +141,11 @@ impl ObservedSettle {
             attempt: settlement.attempt.as_ref().map(|attempt| ObservedAttempt {
                 label: attempt.step_id.clone(),
                 kind: attempt.kind,
-                outcome: attempt.outcome,
+                // The rejection of a request for several jobs is no attempt of one of them.
+                outcome: match attempt.failure.as_ref().map(|failure| failure.code.as_str()) {
+                    Some(BATCH_REJECTED) => BATCH_REJECTED,
+                    _ => attempt.outcome,
+                },
             }),
             state: settlement.next.state,
             step: settlement.next.step,

@@ -10,7 +10,7 @@ use sluice_domain::event::LossCode;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::ops::{ChargeResult, DecideApproval};
-use sluice_domain::outcome::Failure;
+use sluice_domain::outcome::{BATCH_REJECTED, Failure};
 use sluice_domain::record::{AttemptKind, JobRecord};
 use sluice_domain::retry::Jitter;
 use sluice_domain::run::{
@@ -305,9 +305,10 @@ impl Simulation {
     fn check_spread(&mut self, settle: &Settle) {
         let next = &settle.settlement.next;
         let Some(failure) = &next.failure else { return };
-        // After a crash and after an absence, the next attempt is due at once.
+        // After a crash and after an absence, the next attempt is due at once. A request that was rejected for several jobs counts for
+        // none of them.
         if next.state != JobState::Retrying
-            || matches!(failure.code.as_str(), "interrupted" | "verified-absent" | "overwritten")
+            || matches!(failure.code.as_str(), "interrupted" | "verified-absent" | "overwritten" | BATCH_REJECTED)
         {
             return;
         }

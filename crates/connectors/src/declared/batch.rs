@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sluice_domain::connector::{BatchDefinition, Declared};
-use sluice_domain::outcome::{Failure, FailureClass, Outcome};
+use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome};
 use sluice_domain::template::{Expression, Scope};
 
 use super::response::{self, ActionRules, Judged};
@@ -19,6 +19,9 @@ pub(super) fn outcomes(
     calls: &[Call<'_>],
     host: &str,
 ) -> (Vec<usize>, BatchOutcome) {
+    if let Some(too_large) = too_large(response, (action, form), host) {
+        return (vec![], BatchOutcome::Whole(too_large));
+    }
     let mut scope = Scope::new();
     scope.set("response", answer(response));
     let results = match &form.results {
@@ -55,6 +58,22 @@ pub(super) fn outcomes(
         }
     };
     (rules, BatchOutcome::Each(outcomes))
+}
+
+/// An answer of success whose results do not fit, at a destination that recognises a repeat: each call is sent again, alone. Together
+/// they would have the same answer.
+fn too_large(
+    response: &HttpResponse,
+    ((action, _), form): (ActionRules<'_>, &BatchDefinition),
+    host: &str,
+) -> Option<Outcome> {
+    let is_repeatable = matches!(action.definition().class, EffectClass::Natural | EffectClass::Keyed);
+    let is_cut = response.truncated && form.results.is_some() && (200..300).contains(&response.status);
+    (is_cut && is_repeatable).then(|| {
+        let message = format!("The response of {host} is too large.");
+        let failure = Failure::new(FailureClass::Permanent, "too-large", message).with_status(response.status);
+        Outcome::Reject { failure }
+    })
 }
 
 /// The answer is that of every call. A success holds for each of them, with its own result.

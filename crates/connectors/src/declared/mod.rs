@@ -27,10 +27,11 @@ use crate::text::{redact, redact_outcome};
 use crate::token::Exchange;
 use crate::{Call, deadline};
 
-/// The declared action that performs a step's action at this destination.
+/// The declared action that performs a step's action at this destination. A job keeps the document that it was accepted under, and
+/// with it the parameters and the class of its step, when the connector of this name is changed; credentials and addresses are current.
 pub(crate) fn performs(target: &Target, action: Action) -> Option<Declared> {
     match action {
-        Action::Declared(declared) => target.connector.actions().find(|own| *own == declared),
+        Action::Declared(declared) => (target.connector.definition.name == declared.connector.name).then_some(declared),
         Action::SendTemplate => target.connector.mail_action(),
         _ => None,
     }

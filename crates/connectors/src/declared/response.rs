@@ -12,7 +12,9 @@ use sluice_domain::time::Time;
 use super::upsert;
 use crate::Call;
 use crate::failures::MatchedFailure;
-use crate::http::response::{ResponseContext, SHIPPED_RULES as BY_STATUS, answer, body, outcome as by_status};
+use crate::http::response::{
+    ResponseContext, SHIPPED_RULES as BY_STATUS, answer, body, can_be_read, outcome as by_status,
+};
 use crate::outbound::{HttpResponse, retry_after};
 use crate::text::excerpt;
 
@@ -66,6 +68,9 @@ pub(super) fn outcome(
     let definition = action.definition();
     let success = &definition.success;
     let is_success = success.statuses.iter().any(|range| range.contains(response.status));
+    if is_success && success.condition.as_ref().is_some_and(|rule| !can_be_read(response, rule, &scope)) {
+        return (None, Judged::Outcome(unexpected(response, action, host)));
+    }
     let holds = success.condition.as_ref().is_none_or(|condition| condition.holds(&scope) == Ok(true));
     if is_success && holds {
         let result = definition.result.as_ref().and_then(|result| result.render_plain(&scope).ok().flatten());
@@ -80,18 +85,18 @@ pub(super) fn outcome(
         return (index, apply(rule, &context));
     }
     if (200..300).contains(&response.status) {
-        let text = format!(
-            "{host} answered {} without what {} expects: {}",
-            response.status,
-            action.spec().name,
-            excerpt(&response.body)
-        );
-        let failure = Failure::new(FailureClass::Retryable, "unexpected-response", text).with_status(response.status);
-        return (None, Judged::Outcome(Outcome::Unsure { failure }));
+        return (None, Judged::Outcome(unexpected(response, action, host)));
     }
     let (class, rules) = (definition.class, &BY_STATUS);
     let context = ResponseContext { host, class, accept_status: &[], rules, now: call.now };
     (None, Judged::Outcome(named(by_status(response, context), &code, wait(connector, &scope, call.now))))
+}
+
+/// An answer of success without what the action expects, or of which that cannot be told.
+fn unexpected(response: &HttpResponse, action: Declared, host: &str) -> Outcome {
+    let (status, name, quoted) = (response.status, action.spec().name, excerpt(&response.body));
+    let text = format!("{host} answered {status} without what {name} expects: {quoted}");
+    Outcome::Unsure { failure: Failure::new(FailureClass::Retryable, "unexpected-response", text).with_status(status) }
 }
 
 struct RuleContext<'a> {
@@ -167,7 +172,7 @@ pub(super) fn readback(response: &HttpResponse, action: Declared, call: &Call<'_
     let scope = scope(response, Some(call));
     match response.status {
         404 => Readback::Absent,
-        200..300 if !response.truncated => match rule.found.holds(&scope) {
+        200..300 if can_be_read(response, &rule.found, &scope) => match rule.found.holds(&scope) {
             Ok(true) => {
                 let result = rule.result.as_ref().and_then(|result| result.render_plain(&scope).ok().flatten());
                 Readback::Present(result.unwrap_or_else(|| json!({ "status": response.status })))

@@ -10,6 +10,7 @@ use super::response::{self, ActionRules, Judged};
 use super::target::Target;
 use super::{exchange, request};
 use crate::Call;
+use crate::http::response::can_be_read;
 use crate::outbound::{HttpResponse, Outbound};
 use crate::text::excerpt;
 use crate::upsert::{self, UpsertRequests, several, usable_id};
@@ -98,6 +99,9 @@ pub(super) fn found(
     }
     accepted(response, action, call, host)?;
     let mut scope = response::scope(response, Some(call));
+    if !can_be_read(response, &rule.records, &scope) {
+        return Err(unexpected(response, host, "a text that has no records"));
+    }
     let records = match rule.records.evaluate(&scope) {
         Ok(Some(Value::Array(records))) => records,
         _ => return Err(unexpected(response, host, "no list of records")),

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
+use serde::de::IgnoredAny;
 
 /// A read-back searches this much of the end of a file.
 const SEARCHED_BYTES_MAX: u64 = 4 << 30;
@@ -70,7 +71,8 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Looks for a complete line with this beginning, and syncs the file if there is one.
+/// Looks for a complete line with this beginning, and syncs the file if there is one. A line that was cut off ends within its JSON,
+/// also after a later write has ended it with a line break.
 pub(super) fn find(path: &Path, start: &[u8]) -> io::Result<Found> {
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -87,7 +89,7 @@ pub(super) fn find(path: &Path, start: &[u8]) -> io::Result<Found> {
         if reader.read_until(b'\n', &mut line)? == 0 {
             break;
         }
-        if line.starts_with(start) && line.ends_with(b"}\n") {
+        if line.starts_with(start) && line.ends_with(b"\n") && serde_json::from_slice::<IgnoredAny>(&line).is_ok() {
             drop(reader);
             file.sync_data()?;
             sync_directory(path)?;
@@ -120,6 +122,17 @@ mod tests {
             assert_eq!(find(&path, format!("{{\"effect_key\":\"{key}\",").as_bytes()).unwrap(), Found::Present);
         }
         assert_eq!(find(&path, b"{\"effect_key\":\"c\",").unwrap(), Found::Absent);
+    }
+
+    #[test]
+    fn line_that_was_cut_off_behind_a_brace_is_not_taken_for_a_whole_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("leads.ndjson");
+        std::fs::write(&path, b"{\"effect_key\":\"a\",\"record\":{\"utm\":{\"source\":\"x\"}").unwrap();
+        // The line of another effect ends the one before it.
+        append(&path, b"{\"effect_key\":\"b\",\"record\":1}\n").unwrap();
+        assert_eq!(find(&path, b"{\"effect_key\":\"a\",").unwrap(), Found::Absent);
+        assert_eq!(find(&path, b"{\"effect_key\":\"b\",").unwrap(), Found::Present);
     }
 
     #[test]

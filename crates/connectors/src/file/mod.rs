@@ -5,8 +5,9 @@
 
 mod append;
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, PoisonError, Weak};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -28,8 +29,23 @@ const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct Target {
     path: PathBuf,
-    /// One writer of this process at a time; other processes are kept out by a lock on the file.
+    /// One writer of this process at a time, also of another revision of the configuration; other processes are kept out by a lock on
+    /// the file. A write that was given up holds it until it has ended.
     writing: Arc<Mutex<()>>,
+}
+
+/// The lock of each path, as long as a destination uses it.
+static WRITING: LazyLock<std::sync::Mutex<HashMap<PathBuf, Weak<Mutex<()>>>>> = LazyLock::new(Default::default);
+
+fn lock_of(path: &Path) -> Arc<Mutex<()>> {
+    let mut locks = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(lock) = locks.get(path).and_then(Weak::upgrade) {
+        return lock;
+    }
+    locks.retain(|_, lock| lock.strong_count() > 0);
+    let lock = Arc::default();
+    locks.insert(path.to_owned(), Arc::downgrade(&lock));
+    lock
 }
 
 impl Target {
@@ -38,7 +54,7 @@ impl Target {
         if !destination.path.is_absolute() || destination.path.file_name().is_none() {
             return Err("path: must be the absolute path of a file".to_owned());
         }
-        Ok(Target { path: destination.path.clone(), writing: Arc::default() })
+        Ok(Target { path: destination.path.clone(), writing: lock_of(&destination.path) })
     }
 
     fn result(&self) -> Value {
@@ -68,12 +84,17 @@ pub(crate) async fn call_batch(target: &Target, timeout_max: Duration, calls: &[
     checked.outcomes(sent)
 }
 
-/// Looks for the line of this effect. One that is there is synced first: it may have been written just before a crash.
+/// Looks for the line of this effect. One that is there is synced first: it may have been written just before a crash. A write that
+/// was given up may still follow: it is waited for.
 pub(crate) async fn read_back(target: &Target, timeout_max: Duration, call: Call<'_>) -> Readback {
     let (path, start) = (target.path.clone(), line_start(call.effect_key));
-    let looking = tokio::task::spawn_blocking(move || find(&path, start.as_bytes()));
+    let limit = deadline([call.timeout, timeout_max]);
     let unreadable = |code, message: String| Readback::Unreadable(Failure::new(FailureClass::Retryable, code, message));
-    match timeout_at(deadline([call.timeout, timeout_max]), looking).await {
+    if timeout_at(limit, target.writing.lock()).await.is_err() {
+        return unreadable("timeout", format!("A write to {} has not ended.", target.path.display()));
+    }
+    let looking = tokio::task::spawn_blocking(move || find(&path, start.as_bytes()));
+    match timeout_at(limit, looking).await {
         Ok(Ok(Ok(Found::Present))) => Readback::Present(target.result()),
         Ok(Ok(Ok(Found::Absent))) => Readback::Absent,
         Ok(Ok(Ok(Found::NotSearched))) => {
@@ -132,5 +153,30 @@ fn line(call: &Call<'_>) -> Result<Vec<u8>, Failure> {
     match line.len() <= LINE_BYTES_MAX {
         true => Ok(line),
         false => Err(problem("record", "makes a line of more than 4 MiB")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests_support::call as call_of;
+    use rustix::fs::{FlockOperation, flock};
+
+    #[tokio::test]
+    async fn write_that_was_given_up_and_follows_later_is_not_taken_for_absent() {
+        let directory = tempfile::tempdir().unwrap();
+        let destination = FileDestination { path: directory.path().join("leads.ndjson") };
+        let (target, reloaded) = (Target::new(&destination).unwrap(), Target::new(&destination).unwrap());
+        // Another program holds the file.
+        let other = std::fs::File::create(&destination.path).unwrap();
+        flock(&other, FlockOperation::LockExclusive).unwrap();
+        let with = json!({"record": {"email": "ada@example.com"}});
+        let (short, long) = (Duration::from_millis(20), Duration::from_secs(60));
+        let brief = Call { timeout: short, ..call_of(&with) };
+        assert!(matches!(call(&target, long, brief).await, Outcome::Unsure { .. }));
+        assert!(matches!(read_back(&reloaded, long, brief).await, Readback::Unreadable(_)), "it may still follow");
+        drop(other);
+        let patient = Call { timeout: long, ..brief };
+        assert!(matches!(read_back(&reloaded, long, patient).await, Readback::Present(_)));
     }
 }

@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use hyper::header::{CONTENT_TYPE, DATE, ETAG, HeaderName, LAST_MODIFIED, LINK, LOCATION};
 use serde_json::{Map, Value};
-use sluice_domain::failure_rules::{FailureAction, FailureTable, RuleCall, RuleOrigin};
+use sluice_domain::destination::{HttpAuth, HttpDestination};
+use sluice_domain::failure_rules::{FailureAction, FailureRule, FailureTable, RuleCall, RuleOrigin};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
 use sluice_domain::template::{Expression, Scope};
 use sluice_domain::time::Time;
@@ -38,6 +39,29 @@ pub(crate) struct ResponseContext<'a> {
 
 /// What error responses mean.
 pub(crate) static SHIPPED_RULES: LazyLock<FailureTable> = LazyLock::new(|| shipped(include_str!("failures.json")));
+
+/// The same for a destination without an address and credentials of its own, whose steps name the host: one host that refuses a request
+/// says nothing about the others, so that nothing is paused.
+pub(crate) static ANY_HOST_RULES: LazyLock<FailureTable> = LazyLock::new(|| {
+    let of_any_host = |rule: &FailureRule| match rule.action {
+        FailureAction::Pause => FailureRule {
+            action: FailureAction::Reject(FailureClass::Permanent),
+            advice: "refuses the request; the destination has no credentials".to_owned(),
+            ..rule.clone()
+        },
+        _ => rule.clone(),
+    };
+    FailureTable::of_connector(&SHIPPED_RULES.rules().map(|(rule, _)| of_any_host(rule)).collect::<Vec<_>>())
+});
+
+/// What error responses of a destination mean, before it adds rules of its own.
+pub(crate) fn shipped_rules(destination: &HttpDestination) -> &'static FailureTable {
+    let has_credentials = !matches!(destination.auth, HttpAuth::None) || !destination.headers.is_empty();
+    match destination.base_url.is_some() || has_credentials {
+        true => &SHIPPED_RULES,
+        false => &ANY_HOST_RULES,
+    }
+}
 
 /// Outcome of an attempt with this response.
 pub(crate) fn outcome(response: &HttpResponse, context: ResponseContext<'_>) -> Outcome {
@@ -94,10 +118,10 @@ pub(crate) fn judge(
     scope.set("response", answer(response));
     let failure =
         |class, code, what: &str| Failure { code: String::from(code), ..failure(response, context.host, class, what) };
-    match settings.success_if.as_ref().map(|rule| rule.holds(&scope)) {
+    match settings.success_if.as_ref().map(|rule| (rule.holds(&scope), can_be_read(response, rule, &scope))) {
         None => {}
-        Some(Ok(true)) if !response.truncated => {}
-        Some(Ok(false)) if !response.truncated => {
+        Some((Ok(true), true)) => {}
+        Some((Ok(false), true)) => {
             let what = "answered that the request failed: success_if does not hold";
             return Outcome::Reject { failure: failure(FailureClass::Permanent, "not-successful", what) };
         }
@@ -121,8 +145,8 @@ pub(crate) fn readback(response: &HttpResponse, host: &str, found: Option<(&Expr
     if let (200..300, Some((found, mut scope))) = (response.status, found) {
         scope.set("response", answer(response));
         return match found.holds(&scope) {
-            Ok(true) if !response.truncated => Readback::Present(output(response)),
-            Ok(false) if !response.truncated => Readback::Absent,
+            Ok(true) if can_be_read(response, found, &scope) => Readback::Present(output(response)),
+            Ok(false) if can_be_read(response, found, &scope) => Readback::Absent,
             _ => {
                 let what = "answered the read-back with something that verify.found cannot read";
                 Readback::Unreadable(failure(response, host, FailureClass::Retryable, what))
@@ -145,6 +169,23 @@ pub(crate) fn readback(response: &HttpResponse, host: &str, found: Option<(&Expr
             "did not report whether the effect is present",
         )),
     }
+}
+
+/// Whether a rule over the answer can decide: the body is complete, and has members if the rule reads some. A text has none: a page of a
+/// proxy, of a login or about maintenance comes with status 200 as well, and would satisfy every rule that something is absent.
+pub(crate) fn can_be_read(response: &HttpResponse, rule: &Expression, scope: &Scope) -> bool {
+    let source: String = rule.source().split_whitespace().collect();
+    let reads_members = ["response.body.", "response.body["].iter().any(|part| source.contains(part));
+    let is_text = scope.get("response").is_some_and(|answer| answer["body"].is_string());
+    !response.truncated && !(is_text && reads_members)
+}
+
+/// Whether the body is an HTML document.
+pub(crate) fn is_web_page(response: &HttpResponse) -> bool {
+    let body = response.body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&response.body).trim_ascii_start();
+    let starts_with =
+        |start: &str| body.get(..start.len()).is_some_and(|text| text.eq_ignore_ascii_case(start.as_bytes()));
+    starts_with("<!doctype html") || starts_with("<html")
 }
 
 fn redirect(response: &HttpResponse) -> String {
@@ -253,6 +294,22 @@ mod tests {
     }
 
     #[test]
+    fn host_that_an_event_names_cannot_pause_the_calls_of_others() {
+        let judged = |destination: &HttpDestination| {
+            let rules = shipped_rules(destination);
+            let context =
+                ResponseContext { host: "a", class: EffectClass::Blind, accept_status: &[], rules, now: Time(0) };
+            [401, 403].map(|status| brief(&outcome(&response(status, &[], ""), context)))
+        };
+        let any_host = HttpDestination::default();
+        assert_eq!(judged(&any_host), ["reject permanent", "reject permanent"]);
+        let own_host = HttpDestination { base_url: Some("https://a.example".into()), ..HttpDestination::default() };
+        assert_eq!(judged(&own_host), ["reject auth", "reject auth"]);
+        let credentials = HttpDestination { auth: HttpAuth::Bearer("t".into()), ..HttpDestination::default() };
+        assert_eq!(judged(&credentials), ["reject auth", "reject auth"]);
+    }
+
+    #[test]
     fn own_rules_decide_about_success_and_output() {
         let with = serde_json::json!({
             "url": "/x", "success_if": "not response.body.error", "result": {"id": "response.body.data[0]", "key": "{{ effect.key }}"},
@@ -275,6 +332,14 @@ mod tests {
         assert!(failure.message.contains("UserError"), "{}", failure.message);
         let cut = HttpResponse { truncated: true, ..response(200, &[], r#"{"error"#) };
         assert_eq!(judge(&cut, &settings, context, scope).as_str(), "unsure", "the rest is not known");
+        for page in ["<!DOCTYPE html><title>Maintenance</title>", "Back soon", "{\"error\": cut"] {
+            assert_eq!(judged(page).as_str(), "unsure", "{page} has no member error, and is no success");
+        }
+        assert_eq!(judged("").as_str(), "done", "as of status 204");
+        let of_text = serde_json::json!({"url": "/x", "success_if": "'Thank you' in response.body"});
+        let of_text = Settings::read(&of_text).unwrap();
+        let page = response(200, &[], "<html><body>Thank you</body></html>");
+        assert_eq!(judge(&page, &of_text, context, scope).as_str(), "done", "the rule reads a text");
         assert_eq!(judge(&response(500, &[], "{}"), &settings, context, scope).as_str(), "unsure");
         let verify = Settings::read_verify(&with).unwrap().unwrap();
         let found = |status, body: &str| {
@@ -285,6 +350,7 @@ mod tests {
         assert_eq!(found(200, r#"{"email": "b@x.org"}"#), Readback::Absent);
         assert_eq!(found(404, ""), Readback::Absent);
         assert!(matches!(found(500, ""), Readback::Unreadable(_)));
+        assert!(matches!(found(200, "<html><body>Sign in</body></html>"), Readback::Unreadable(_)), "not absent");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use sluice_domain::verify::{SecretValue, Verifier};
 use url::Url;
 
 use super::request::{header_name, pairs};
-use super::response::SHIPPED_RULES;
+use super::response::{ANY_HOST_RULES, shipped_rules};
 use crate::outbound::{AddressScope, Outbound, OutboundSettings, sensitive};
 use crate::parameter::problem;
 use crate::token::{GrantRequest, Tokens, read_grant};
@@ -52,7 +52,7 @@ impl Default for Target {
             tokens: None,
             outbound: None,
             secrets: vec![],
-            rules: SHIPPED_RULES.clone(),
+            rules: ANY_HOST_RULES.clone(),
             last: Mutex::default(),
         }
     }
@@ -82,7 +82,7 @@ struct Base {
 impl Target {
     /// The same, with rules of the destination before the shipped ones.
     pub(crate) fn with_rules(self, own: &[FailureRule]) -> Target {
-        Target { rules: SHIPPED_RULES.behind(own), ..self }
+        Target { rules: self.rules.behind(own), ..self }
     }
 
     /// Parses the settings; the error names the invalid key.
@@ -136,7 +136,7 @@ impl Target {
             tokens,
             outbound: None,
             secrets,
-            rules: SHIPPED_RULES.clone(),
+            rules: shipped_rules(destination).clone(),
             last: Mutex::default(),
         })
     }

@@ -9,7 +9,7 @@ use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readba
 use sluice_domain::template::url::{UNRESERVED, percent_encode};
 
 use super::request::{EffectContext, build};
-use super::response::{ResponseContext, body, outcome};
+use super::response::{ResponseContext, body, is_web_page, outcome};
 use super::settings::Settings;
 use super::{Sent, Target, exchange};
 use crate::outbound::{HttpResponse, Outbound, Request};
@@ -69,9 +69,14 @@ impl UpsertRequests for Requests<'_> {
         if answer.response.status == 404 {
             return Ok(None);
         }
-        let found = self.accepted(&answer)?;
+        let found = self.readable(&answer)?;
         match text(find, "records").map_err(reject)? {
-            None => Ok(usable_id(pointed(&found, find, "id").map_err(reject)?)),
+            None => match usable_id(pointed(&found, find, "id").map_err(reject)?) {
+                None if found.as_str().is_some_and(|text| !text.trim().is_empty()) => {
+                    Err(unexpected(&answer, "a text that is no record"))
+                }
+                id => Ok(id),
+            },
             Some(_) => match pointed(&found, find, "records").map_err(reject)? {
                 Some(Value::Array(records)) => match &records[..] {
                     [] => Ok(None),
@@ -89,7 +94,7 @@ impl UpsertRequests for Requests<'_> {
     async fn create(&self) -> Result<Value, Outcome> {
         let create = part(self.call.with, "create").map_err(reject)?;
         let answer = self.send(create.clone(), Some(self.call.effect_key)).await?;
-        let created = self.accepted(&answer)?;
+        let created = self.readable(&answer)?;
         // The record is there, and will be found.
         usable_id(pointed(&created, create, "id").map_err(reject)?)
             .ok_or_else(|| unexpected(&answer, "no id at `create.id`"))
@@ -124,6 +129,15 @@ impl Requests<'_> {
         match answered {
             Ok(response) => Ok(Answer { response, sent }),
             Err(outcome) => Err(sent.redact(outcome, self.target)),
+        }
+    }
+
+    /// Body of an answer that means success and has a record, or says that there is none.
+    fn readable(&self, answer: &Answer) -> Result<Value, Outcome> {
+        let body = self.accepted(answer)?;
+        match is_web_page(&answer.response) {
+            true => Err(unexpected(answer, "a web page")),
+            false => Ok(body),
         }
     }
 

@@ -30,7 +30,7 @@ pub(crate) async fn call(outbound: &Outbound, target: &Target, timeout_max: Dura
         _ => upsert(exchange, target, &call).await,
     };
     match outcome {
-        Ok(outcome) | Err(outcome) if outcome.failure().is_none() => outcome,
+        Ok(outcome @ Outcome::Done { .. }) | Err(outcome @ Outcome::Done { .. }) => outcome,
         Ok(outcome) | Err(outcome) => {
             let tokens = target.tokens.texts();
             redact_outcome(outcome, exposed(&target.secrets).chain(tokens.iter().map(String::as_str)))

@@ -185,6 +185,12 @@ pub(crate) fn batch(
     records: &[(&Settings<'_>, &str)],
     context: ResponseContext<'_>,
 ) -> BatchOutcome {
+    if response.truncated && response.status < 300 && records.len() > 1 {
+        let message = format!("The response of {} is too large.", context.host);
+        let failure = Failure::new(FailureClass::Permanent, "too-large", message).with_status(response.status);
+        // Upserts are idempotent: each is sent again, alone. Together they would have the same response.
+        return BatchOutcome::Whole(Outcome::Reject { failure });
+    }
     let answer = match response.status {
         200..300 if !response.truncated => serde_json::from_slice::<BatchAnswer>(&response.body).ok(),
         _ => None,

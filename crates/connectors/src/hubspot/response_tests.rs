@@ -121,6 +121,23 @@ fn recorded_batches_are_taken_apart() {
 }
 
 #[test]
+fn records_whose_common_answer_is_too_large_are_sent_alone() {
+    let withs = ["a", "b"].map(|id| with(id, &Map::new()));
+    let settings = withs.each_ref().map(|with| Settings::read(with).unwrap());
+    let records = [(&settings[0], "t-a"), (&settings[1], "t-b")];
+    let body = r#"{"status": "COMPLETE", "results": [{"id": "1", "prop"#;
+    let response = HttpResponse { status: 200, headers: HeaderMap::new(), body: body.into(), truncated: true };
+    let found = |records: &[(&Settings<'_>, &str)]| match batch(&response, records, context()) {
+        BatchOutcome::Whole(outcome) => {
+            outcome.of_whole_batch(records.len()).iter().map(brief).collect::<Vec<_>>().join(", ")
+        }
+        BatchOutcome::Each(outcomes) => panic!("{outcomes:?}"),
+    };
+    assert_eq!(found(&records), "retry conflict batch-rejected, retry conflict batch-rejected");
+    assert_eq!(found(&records[..1]), "retry retryable too-large");
+}
+
+#[test]
 fn recorded_reads_map_to_read_backs() {
     for (recorded, response) in recorded(READS) {
         let with = with("k-1", &recorded.written);

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use sluice_domain::outcome::{Failure, FailureClass};
 
-use crate::parameter::{kind, map, problem, required, scalar, text, value};
+use crate::parameter::{kind, map, problem, required, scalar, text, trimmed, value};
 use crate::url_path::has_dot_segment;
 
 /// Property that holds HubSpot's own record id.
@@ -222,8 +222,8 @@ fn property_name<'a>(with: &'a Value, parameter: &str) -> Result<Cow<'a, str>, F
 }
 
 fn record_id<'a>(with: &'a Value, parameter: &str) -> Result<Cow<'a, str>, Failure> {
-    let id = text(with, parameter)?.unwrap_or_default();
-    let what = match id.trim() {
+    let id = trimmed(text(with, parameter)?.unwrap_or_default());
+    let what = match &*id {
         "" => "is empty: the event does not identify a record",
         // Not valid in a path, even escaped: servers and proxies decode it.
         id if has_dot_segment(id) => "has a `.` or `..` segment, which cannot address a record",
@@ -257,6 +257,7 @@ mod tests {
     fn first_call_depends_on_the_id_property_the_mode_and_the_associations() {
         let first = |changes: Value| Settings::read(&with(changes)).unwrap().first_call();
         assert_eq!(first(json!({})), FirstCall::Upsert);
+        assert_eq!(Settings::read(&with(json!({"id": " a "}))).unwrap().id, "a");
         assert_eq!(first(json!({"id_property": "email"})), FirstCall::Create);
         assert_eq!(first(json!({"associations": [{"to": 7, "type": 279}]})), FirstCall::Create);
         assert_eq!(first(json!({"id_property": "hs_object_id"})), FirstCall::Update);
@@ -283,6 +284,7 @@ mod tests {
                 FailureClass::Mapping,
             ),
             (json!({"id": null}), "`with.id` is empty", FailureClass::Identity),
+            (json!({"id": " \n"}), "`with.id` is empty", FailureClass::Identity),
             (json!({"id": ".."}), "`with.id` has a `.` or `..`", FailureClass::Identity),
         ];
         for (changes, expected, class) in table {

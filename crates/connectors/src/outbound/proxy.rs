@@ -42,6 +42,10 @@ impl Proxy {
         Ok(Proxy { authority: url[..Position::BeforePath].to_owned(), name, authorization })
     }
 
+    pub(super) fn refuses_credentials(&self) -> String {
+        format!("the proxy {} refuses the credentials (status 407); check proxy_auth", self.name)
+    }
+
     pub(super) fn unreachable(&self, error: &ConnectError) -> String {
         let reason = match error {
             ConnectError::Refused(refused) => refused.to_string(),
@@ -82,7 +86,7 @@ where
     }
     match status(&head) {
         Some(200..300) => Ok(()),
-        Some(407) => Err(format!("the proxy {} refuses the credentials (status 407); check proxy_auth", proxy.name)),
+        Some(407) => Err(proxy.refuses_credentials()),
         Some(status) => Err(format!("the proxy {} opens no tunnel to {host} (status {status})", proxy.name)),
         None => Err(format!("the proxy {} does not answer in HTTP", proxy.name)),
     }

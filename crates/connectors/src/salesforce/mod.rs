@@ -30,7 +30,7 @@ pub(crate) async fn call(outbound: &Outbound, target: &Target, timeout_max: Dura
         Ok(response) => response::outcome(&response, context(target, &settings, &call)),
         Err(outcome) => outcome,
     };
-    if outcome.failure().is_none() {
+    if let Outcome::Done { .. } = outcome {
         return outcome;
     }
     let tokens = target.tokens.texts();

@@ -160,7 +160,7 @@ pub(crate) fn batch(
 fn record(upsert: &Settings<'_>) -> Value {
     let mut record = Map::with_capacity(upsert.fields.len() + 2);
     record.insert("attributes".to_owned(), json!({ "type": upsert.object }));
-    record.insert(upsert.external_id_field.clone().into_owned(), upsert.external_id.trim().into());
+    record.insert(upsert.external_id_field.clone().into_owned(), Value::from(&*upsert.external_id));
     let kept = upsert.fields.iter().filter(|(name, _)| {
         !name.eq_ignore_ascii_case(&upsert.external_id_field) && !name.eq_ignore_ascii_case("attributes")
     });

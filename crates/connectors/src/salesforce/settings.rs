@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 use sluice_domain::outcome::{Failure, FailureClass};
 
-use crate::parameter::{map, problem, required, text};
+use crate::parameter::{map, problem, required, text, trimmed};
 use crate::url_path::has_dot_segment;
 
 /// Parsed `with:`.
@@ -82,8 +82,8 @@ fn api_name<'a>(with: &'a Value, parameter: &str) -> Result<Cow<'a, str>, Failur
 }
 
 fn external_id(with: &Value) -> Result<Cow<'_, str>, Failure> {
-    let id = text(with, "external_id")?.unwrap_or_default();
-    let what = match id.trim() {
+    let id = trimmed(text(with, "external_id")?.unwrap_or_default());
+    let what = match &*id {
         "" => "is empty: the event does not identify a record",
         // Not valid in a path, even escaped: servers and proxies decode it.
         id if has_dot_segment(id) => "has a `.` or `..` segment, which cannot address a record",
@@ -108,6 +108,8 @@ mod tests {
     #[test]
     fn number_is_a_valid_external_id() {
         assert_eq!(Settings::read(&with(json!({"external_id": 42}))).unwrap().external_id, "42");
+        let blanks = with(json!({"external_id": " a b\n"}));
+        assert_eq!(Settings::read(&blanks).unwrap().external_id, "a b", "alone and in a batch it is the same record");
         let mode = |with_mode: Value| Settings::read(&with(with_mode)).unwrap().mode;
         assert_eq!(mode(json!({"mode": "update_only"})), Mode::UpdateOnly(OnAbsent::DeadLetter));
         for (on_absent, expected) in [

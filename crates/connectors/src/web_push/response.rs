@@ -41,8 +41,9 @@ mod tests {
             (410, "106", "reject identity 106"),
             (413, "", "reject mapping http-413"),
             (429, "", "wait retryable http-429"),
-            (401, "109", "reject auth 109"),
-            (403, "", "reject auth http-403"),
+            // The endpoint comes from a browser: what one answers must not stop the messages to others.
+            (401, "109", "reject permanent 109"),
+            (403, "", "reject identity http-403"),
             (503, "202", "retry retryable 202"),
             (503, "201", "wait retryable 201"),
             (400, "", "reject permanent http-400"),

@@ -162,6 +162,24 @@ async fn read_back_finds_an_applied_effect_and_no_other() {
 }
 
 #[tokio::test]
+async fn job_that_waits_while_its_connector_is_changed_is_sent_as_it_was_accepted() {
+    let sink = Sink::start(SinkSettings::default()).unwrap();
+    let (_, accepted) = to_declared(connector("x-changed", bearer(), vec![]), &sink.url(), EffectClass::Verifiable);
+    let changed = Connector {
+        source: "x-changed, corrected".to_owned(),
+        actions: vec![action(EffectClass::Natural)],
+        ..connector("x-changed", bearer(), vec![])
+    };
+    let (connectors, _) = to_declared(changed, &sink.url(), EffectClass::Natural);
+    let with = json!({"name": "Ada"});
+    assert_eq!(brief(&connectors.call(call(accepted, &with, PATIENT)).await), "done");
+    assert!(matches!(connectors.read_back(call(accepted, &with, PATIENT)).await, Readback::Present(_)));
+    let (_, other) = to_declared(connector("x-other", bearer(), vec![]), &sink.url(), EffectClass::Natural);
+    let outcome = connectors.call(call(other, &with, PATIENT)).await;
+    assert_eq!(brief(&outcome), "reject mapping wrong-destination");
+}
+
+#[tokio::test]
 async fn value_that_the_event_lacks_sends_nothing() {
     let sink = Sink::start(SinkSettings::default()).unwrap();
     let (connectors, action) = to_declared(connector("x-lacks", bearer(), vec![]), &sink.url(), EffectClass::Blind);

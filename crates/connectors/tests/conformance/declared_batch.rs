@@ -129,6 +129,21 @@ async fn results_in_another_order_find_their_calls_and_a_call_without_one_is_uns
 }
 
 #[tokio::test]
+async fn calls_whose_common_answer_is_too_large_are_sent_alone_where_they_may_be_repeated() {
+    let result = json!({"status": 200, "ok": true, "id": 1, "note": "x".repeat(100 * 1024)});
+    let body = json!({ "results": [result, result, result] });
+    for (class, expected) in [
+        (EffectClass::Natural, "retry conflict batch-rejected"),
+        (EffectClass::Keyed, "retry conflict batch-rejected"),
+        (EffectClass::Blind, "unsure retryable unexpected-response"),
+    ] {
+        let server = answering(200, body.clone()).await;
+        let (connectors, action) = to(batched("x-large", by_place), &server.url(), class);
+        assert_eq!(outcomes(&connectors, action, PATIENT).await, [expected; 3], "{class:?}");
+    }
+}
+
+#[tokio::test]
 async fn answer_about_the_whole_request_is_the_outcome_of_each_call() {
     for (name, status, body, natural, other) in [
         (

@@ -226,3 +226,25 @@ async fn errors_with_status_200_several_records_and_a_missing_identity_are_no_su
         assert_eq!(requests(&crm), "", "nothing is sent");
     }
 }
+
+#[tokio::test]
+async fn web_page_in_place_of_an_answer_to_the_look_creates_nothing() {
+    let page = "<!DOCTYPE html><html><body>Back soon</body></html>";
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n", page.len());
+    let server = RawServer::responding(head + page).await;
+    let mut without_records = with("ada");
+    without_records["find"] = json!({"url": "/contacts/ada", "id": "/id"});
+    let (declared, action) = declared(&server.url());
+    for (connectors, action, with) in [
+        (to_http(&server.url()), Action::HttpUpsert, &without_records),
+        (to_http(&server.url()), Action::HttpUpsert, &with("ada")),
+        (declared, action, &json!({"identity": "ada"})),
+    ] {
+        let before = server.connections();
+        let outcome = connectors.call(call(action, with, PATIENT)).await;
+        assert_eq!(brief(&outcome), "retry retryable unexpected-response");
+        assert_eq!(server.connections() - before, 1, "only the look was sent");
+        let found = connectors.read_back(call(action, with, PATIENT)).await;
+        assert!(matches!(found, Readback::Unreadable(_)), "{found:?}");
+    }
+}

@@ -192,9 +192,11 @@ impl CallBudget {
     /// Whether a call of this traffic may start now.
     pub fn admit(&self, now: Time, traffic: Traffic) -> BudgetAdmission {
         let Some(at) = self.counted_at(now) else { return BudgetAdmission::Charging };
-        match self.left(at, traffic) {
-            Some(0) => BudgetAdmission::Until(self.steady(self.opens_at(at, traffic))),
-            _ if self.lease(at) == 0 => BudgetAdmission::Charging,
+        let left = self.left(at, traffic).unwrap_or(u64::MAX);
+        match left {
+            0 => BudgetAdmission::Until(self.steady(self.opens_at(at, traffic))),
+            // A slot with fewer calls than it may need would end in the middle of its effect, although there are more.
+            _ if self.lease(at) < left.min(u64::from(CALLS_PER_SLOT)) => BudgetAdmission::Charging,
             _ => BudgetAdmission::Go,
         }
     }
@@ -363,7 +365,8 @@ impl CallBudget {
     /// Calls that count now. A destination also counts calls of others.
     fn used(&self, at: Time) -> u64 {
         let own = self.own(at);
-        self.report(at).map_or(own, |reported| own.max(reported.report.used + own.saturating_sub(reported.own)))
+        self.report(at)
+            .map_or(own, |reported| own.max(reported.report.used.saturating_add(own.saturating_sub(reported.own))))
     }
 
     /// Calls that are charged in the current interval and not used.

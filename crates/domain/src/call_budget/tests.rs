@@ -98,6 +98,24 @@ fn calls_that_were_charged_and_not_used_are_given_back_at_the_end() {
 }
 
 #[test]
+fn a_slot_has_fewer_calls_than_it_may_need_only_at_the_end_of_the_budget() {
+    let (mut budget, mut rows) = (CallBudget::new(settings(20, 0)), Rows::default());
+    let mut slots = Vec::new();
+    loop {
+        charge(&mut budget, &mut rows, 0);
+        let BudgetAdmission::Go = budget.admit(Time(0), Traffic::Live) else { break };
+        let reserved = budget.start(Time(0), Traffic::Live).unwrap();
+        slots.push(reserved.calls);
+        budget.finish(Time(0), reserved, Some(3));
+        // What is left of a block is not enough for an effect with several requests.
+        let left = budget.view(Time(0)).left.unwrap();
+        assert!(left < 4 || budget.admit(Time(0), Traffic::Live) == BudgetAdmission::Charging);
+    }
+    assert_eq!(slots, [4, 4, 4, 4, 4, 4, 2]);
+    assert_eq!(budget.view(Time(0)).left, Some(0));
+}
+
+#[test]
 fn a_slot_whose_calls_are_not_reported_has_made_all_that_it_might() {
     let (mut budget, mut rows) = (CallBudget::new(settings(100, 0)), Rows::default());
     charge(&mut budget, &mut rows, 0);

@@ -16,7 +16,7 @@ use crate::ops::{AttemptSettlement, Begin, BeginResult, CappedBeginResult, Skip}
 use crate::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
 use crate::policy::{CapReservation, PolicyDenial};
 use crate::record::AttemptKind;
-use crate::settle::{AttemptContext, NextAction, settle, settle_readback, settle_record};
+use crate::settle::{AttemptContext, NextAction, is_over_budget, settle, settle_readback, settle_record};
 use crate::time::Time;
 use crate::transition::{AttemptEnd, attempts_after, must_verify};
 use crate::unit::format_duration;
@@ -254,7 +254,10 @@ impl JobRun {
         let entry = self.effects.get(item.key);
         let (absent, reads) = entry.map_or((0, 0), |entry| entry.reads);
         let earlier = entry.and_then(|entry| entry.result.clone());
-        let reads = (if readback == Readback::Absent { absent + 1 } else { absent }, reads + 1);
+        let reads = (
+            if readback == Readback::Absent { absent + 1 } else { absent },
+            if is_over_budget(&readback) { reads } else { reads + 1 },
+        );
         let (outcome, failure) = match &readback {
             Readback::Present(_) => ("present", None),
             Readback::Absent => ("absent", None),

@@ -189,7 +189,7 @@ fn rejected_request_costs_no_job_its_life() {
     group.run(|ids| rejected().of_whole_batch(ids.len()));
     for id in 1..=2 {
         let RunResult::Ended { job, .. } = &group.results[&id] else { panic!("it has an end") };
-        assert_eq!(job.state, JobState::Retrying);
+        assert_eq!((job.state, job.attempts), (JobState::Retrying, 0), "it was no attempt of this job");
         assert!(crate::schedule::PendingJob::of(job).alone, "its next call is made for it alone");
     }
 }

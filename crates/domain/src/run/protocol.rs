@@ -249,7 +249,7 @@ pub enum Command {
     Offer(Option<BatchItem>),
     /// Record an intent and wait until it is durable. Answer: [`Input::Begun`].
     Begin { begin: Box<Begin>, caps: Vec<CapReservation> },
-    /// Read the id of the record of an identity, as an effect of another job returned it. Answer: [`Input::Record`].
+    /// Read the id of the record of an identity, as an earlier effect returned it. Answer: [`Input::Record`].
     ReadRecord { job: JobId, identity: RecordIdentity },
     /// Call the destination. Answer: [`Input::Called`].
     Call(CallBatch),

@@ -280,7 +280,8 @@ impl JobRun {
     fn charge(&self, update: &JobUpdate, at: Time) -> Option<RetryCharge> {
         let worker = self.worker.as_ref()?;
         let budget = worker.retry_for(self.job.step).budget.or(worker.retry.budget)?;
-        if update.state != JobState::Retrying {
+        let is_shared = update.failure.as_ref().is_some_and(Failure::is_of_shared_request);
+        if update.state != JobState::Retrying || is_shared {
             return None;
         }
         let failure = budget.used_up(&worker.name, update.failure.as_ref());

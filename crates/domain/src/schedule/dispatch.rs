@@ -157,7 +157,14 @@ impl Scheduler {
             flight.jobs -= 1;
             flight.health = DestinationHealth::of_call(flight.health, health);
             flight.took = flight.took.max(took);
-            self.backlogs[flight.backlog as usize].running -= 1;
+            let backlog = &mut self.backlogs[flight.backlog as usize];
+            backlog.running -= 1;
+            if health == Some(DestinationHealth::Unauthorized)
+                && let Some(gate) = &mut self.destinations[backlog.destination as usize].gate
+            {
+                // At once: jobs behind those that have ended would be called for while the others are being settled.
+                gate.credentials_rejected();
+            }
             if flight.jobs == 0
                 && let Some(flight) = self.calls.remove(&call)
             {

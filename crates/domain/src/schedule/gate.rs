@@ -277,19 +277,23 @@ impl Gate {
                 self.count(now, true, is_probe, random)
             }
             DestinationHealth::Failing => self.count(now, true, is_probe, random),
-            DestinationHealth::Unauthorized => {
-                if Mutant::AuthFailureDoesNotPause.is_on() {
-                    return None;
-                }
-                self.paused = Some(PauseReason::Auth);
-                Some(GateChange::AuthPaused)
-            }
+            DestinationHealth::Unauthorized => self.credentials_rejected().then_some(GateChange::AuthPaused),
         }
     }
 
-    /// The destination asked for a pause.
+    /// Closes it until [`Gate::resume`]: one job died, and no second one shall. Returns whether it is closed.
+    pub(super) fn credentials_rejected(&mut self) -> bool {
+        let closes = !Mutant::AuthFailureDoesNotPause.is_on();
+        if closes {
+            self.paused = Some(PauseReason::Auth);
+        }
+        closes
+    }
+
+    /// The destination asked for a pause. A pause of no length, such as a date that has passed by this machine's clock, says
+    /// nothing: calls would be refused one after the other, and none of them costs an attempt.
     fn wait(&mut self, now: Time, after: Option<Duration>, random: &mut Random) {
-        let wait = after.unwrap_or_else(|| {
+        let wait = after.filter(|after| !after.is_zero()).unwrap_or_else(|| {
             let is_paced = self.pace.rate(now).is_some();
             let (first, max) =
                 if is_paced { (THROTTLE_PACED, THROTTLE_PACED_MAX) } else { (THROTTLE_FIRST, THROTTLE_MAX) };

@@ -32,6 +32,21 @@ fn a_rate_is_kept_over_any_interval() {
 }
 
 #[test]
+fn refusals_that_ask_for_no_wait_are_not_answered_by_calls_without_end() {
+    let (mut gate, mut random) = gate(GateSettings::default());
+    let mut calls = 0;
+    for ms in 0..60_000 {
+        if gate.admit(Time(ms)) == Admission::Go {
+            gate.start(Time(ms));
+            let refused = DestinationHealth::Throttled { after: Some(Duration::ZERO) };
+            gate.finish(Time(ms), Time(ms), (refused, None), &mut random);
+            calls += 1;
+        }
+    }
+    assert!(calls < 12, "{calls} calls in a minute");
+}
+
+#[test]
 fn a_pause_of_a_gate_that_rejected_credentials_have_closed_keeps_the_probe() {
     let (mut gate, mut random) = gate(GateSettings::default());
     gate.start(Time(0));

@@ -132,6 +132,17 @@ fn lane_is_released_as_soon_as_its_own_job_is_durable() {
 }
 
 #[test]
+fn rejected_credentials_close_the_gate_before_the_other_jobs_of_the_call_have_ended() {
+    let mut calls = Calls::new(configured(2));
+    assert_eq!(calls.accept_paused(vec![job(1, 1), job(2, 2), job(3, 1)]), [vec![1, 2]]);
+    let none = Vec::<Vec<i64>>::new();
+    assert_eq!(calls.end(0, 1, Some(DestinationHealth::Unauthorized), AfterRun::Finished), none, "job 3 would die too");
+    let spared = AfterRun::Live(PendingJob { due: Time(0), ..job(2, 2) });
+    assert_eq!(calls.end(0, 2, Some(DestinationHealth::Throttled { after: None }), spared), none);
+    assert_eq!(calls.step(120_000, Input::Tick), none, "an operator resumes it");
+}
+
+#[test]
 fn released_job_keeps_its_turn() {
     let mut calls = Calls::new(configured(1));
     assert_eq!(calls.accept_paused(jobs(1..=7)), [vec![1, 2, 3, 4, 5]]);

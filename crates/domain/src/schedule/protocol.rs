@@ -11,7 +11,7 @@ use super::gate::{GateChange, GateView};
 use crate::call_budget::{BudgetCharge, BudgetRow, Traffic, UsageReport};
 use crate::destination::GateSettings;
 use crate::job::{JobId, JobState};
-use crate::outcome::BATCH_REJECTED;
+use crate::outcome::Failure;
 use crate::record::JobRecord;
 use crate::run::{RunResult, StepRoute};
 use crate::settle::DestinationHealth;
@@ -60,7 +60,7 @@ impl PendingJob {
                 _ => job.due_at,
             },
             interrupted: job.state == JobState::Running,
-            alone: job.verifying || job.failure.as_ref().is_some_and(|failure| failure.code == BATCH_REJECTED),
+            alone: job.verifying || job.failure.as_ref().is_some_and(Failure::is_of_shared_request),
             traffic: job.traffic(),
         }
     }

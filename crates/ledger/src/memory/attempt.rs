@@ -47,20 +47,19 @@ impl Store {
                 && job.effects.iter().any(|effect| effect.begin.identity.as_ref() == Some(identity))
                 && job.effects.iter().any(|effect| upsert::is_open(effect.state))
         };
-        self.jobs_of_identity(identity, begin.job).any(is_open)
+        self.jobs_of_identity(identity).filter(|job| job.record.id != begin.job).any(is_open)
     }
 
-    /// Id of the record of an identity, as an effect of another job returned it.
+    /// Id of the record of an identity, for an effect of this job: as an earlier effect returned it.
     pub fn remembered_record(&self, job: JobId, identity: &RecordIdentity) -> Option<Value> {
-        let others = self.jobs_of_identity(identity, job);
-        let effects: Vec<EffectRecord> = others.flat_map(|row| self.effects(row.record.id)).collect();
-        upsert::remembered(&effects, identity)
+        let jobs = self.jobs_of_identity(identity);
+        let effects: Vec<EffectRecord> = jobs.flat_map(|row| self.effects(row.record.id)).collect();
+        upsert::remembered(&effects, identity, job)
     }
 
-    /// Jobs other than this one that have begun an effect of an identity.
-    fn jobs_of_identity(&self, identity: &RecordIdentity, except: JobId) -> impl Iterator<Item = &JobRow> {
-        let jobs = self.identities.get(identity).into_iter().flatten();
-        jobs.filter(move |job| **job != except).filter_map(|job| self.jobs.get(job))
+    /// Jobs that have begun an effect of an identity.
+    fn jobs_of_identity(&self, identity: &RecordIdentity) -> impl Iterator<Item = &JobRow> {
+        self.identities.get(identity).into_iter().flatten().filter_map(|job| self.jobs.get(job))
     }
 
     fn write_begin(&mut self, begin: Begin) {

@@ -191,8 +191,8 @@ impl Store {
         let matches = |event: &&super::EventRow| match lookup {
             EventLookup::Trace(id) => event.record.trace_id() == id,
             EventLookup::Record(id) => wrote(event, id),
-            EventLookup::Identity { identity, except } => {
-                let jobs = event.job_ids().filter(|job| job != except).filter_map(|job| self.jobs.get(&job));
+            EventLookup::Identity(identity) => {
+                let jobs = event.job_ids().filter_map(|job| self.jobs.get(&job));
                 jobs.flat_map(|row| &row.effects).any(|effect| effect.begin.identity.as_ref() == Some(identity))
             }
         };

@@ -1,7 +1,6 @@
 //! Lookups in the indexes, which belong to the writer.
 
 use sluice_domain::contact::ContactId;
-use sluice_domain::job::JobId;
 use sluice_domain::key::KeyDigest;
 use sluice_domain::upsert::RecordIdentity;
 
@@ -22,8 +21,8 @@ pub enum EventLookup {
     Trace(String),
     /// The id of a record at a destination, as an effect returned it.
     Record(String),
-    /// The identity of a record whose effects are not those of this job.
-    Identity { identity: RecordIdentity, except: JobId },
+    /// The identity of a record.
+    Identity(RecordIdentity),
 }
 
 /// Looks up the events of a contact and of those that are merged into it.

@@ -45,18 +45,14 @@ impl Batch<'_, '_> {
         Ok(true)
     }
 
-    pub(super) fn events_of_identity(
-        &self,
-        identity: &RecordIdentity,
-        except: JobId,
-    ) -> rusqlite::Result<Vec<EventSeq>> {
+    pub(super) fn events_of_identity(&self, identity: &RecordIdentity) -> rusqlite::Result<Vec<EventSeq>> {
         let digest = self.key_store.digest("identity", identity.text().as_bytes());
         let mut found: Vec<EventSeq> = Vec::new();
         for id in self.indexes.records.candidates(self.connection, prefix(&digest))? {
-            let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get(1)?));
             let named = params![id, digest];
-            let row = self.cached(include_str!("sql/identity_ref.sql"))?.query_row(named, row).optional()?;
-            found.extend(row.filter(|(job, _)| *job != except.0).map(|(_, seq): (_, EventSeq)| seq));
+            let seq: Option<EventSeq> =
+                self.cached(include_str!("sql/identity_ref.sql"))?.query_row(named, |row| row.get(0)).optional()?;
+            found.extend(seq);
         }
         found.sort_unstable_by(|a, b| b.cmp(a));
         found.dedup();

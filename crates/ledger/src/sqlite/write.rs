@@ -213,7 +213,7 @@ impl WriteStore for Batch<'_, '_> {
         match lookup {
             EventLookup::Trace(id) => self.events_of_trace(id),
             EventLookup::Record(id) => self.events_of_record(id),
-            EventLookup::Identity { identity, except } => self.events_of_identity(identity, *except),
+            EventLookup::Identity(identity) => self.events_of_identity(identity),
         }
     }
 

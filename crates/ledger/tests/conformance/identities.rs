@@ -70,7 +70,8 @@ pub async fn the_record_of_an_identity_is_remembered<D: Driver>() {
     assert_eq!(record(&fixture, second, identity("crm", "ada")).await, Some(json!(7)));
     assert_eq!(record(&fixture, second, identity("crm", "Ada")).await, None);
     assert_eq!(record(&fixture, second, identity("erp", "ada")).await, None);
-    assert_eq!(record(&fixture, first, identity("crm", "ada")).await, None, "only of other jobs");
+    let own = record(&fixture, first, identity("crm", "ada")).await;
+    assert_eq!(own, Some(json!(7)), "a later step of the same job would not find it in a search that lags");
     let fixture = fixture.reopen().await;
     assert_eq!(record(&fixture, second, identity("crm", "ada")).await, Some(json!(7)));
 }

@@ -2,7 +2,7 @@
 
 use sluice_domain::action::Action;
 use sluice_domain::connector::{
-    ActionDefinition, DefinedType, ParameterDefinition, ReadBackRule, StatusRange, Success,
+    ActionDefinition, BatchDefinition, DefinedType, ParameterDefinition, ReadBackRule, StatusRange, Success,
 };
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::template::Template;
@@ -199,6 +199,7 @@ fn read(
     let is_mail = fields.flag("mail").unwrap_or(false);
     check_mail(&fields, is_mail, &parameters);
     check_class(&fields, class, request.as_ref());
+    check_batch_class(&fields, class, batch.as_ref().and_then(Option::as_ref));
     Some(ActionDefinition {
         name: entry.key.clone(),
         about: fields.text("about").unwrap_or_default().to_owned(),
@@ -304,12 +305,29 @@ fn check_mail(fields: &Fields<'_, '_>, is_mail: bool, parameters: &[ParameterDef
     }
 }
 
+fn carries_key(template: &Template) -> bool {
+    let mut carries_key = false;
+    template.visit_expressions(&mut |expression| carries_key |= expression.roots().contains("effect"));
+    carries_key
+}
+
+/// A call that shares a request must be recognised as well.
+fn check_batch_class(fields: &Fields<'_, '_>, class: Option<EffectClass>, batch: Option<&BatchDefinition>) {
+    if class == Some(EffectClass::Keyed) && batch.is_some_and(|batch| !carries_key(&batch.item)) {
+        fields
+            .report
+            .error(
+                fields.key_span("batch"),
+                "class-without-means",
+                "a keyed effect sends `effect.key` in the `item` of its batch",
+            )
+            .hint("such as: item: {key: '{{ effect.key }}'}");
+    }
+}
+
 /// The class must have what makes it so.
 fn check_class(fields: &Fields<'_, '_>, class: Option<EffectClass>, request: Option<&Template>) {
-    let mut carries_key = false;
-    if let Some(request) = request {
-        request.visit_expressions(&mut |expression| carries_key |= expression.roots().contains("effect"));
-    }
+    let carries_key = request.is_some_and(carries_key);
     let report = fields.report;
     let has_read_back = fields.node("read_back").is_some();
     match class {

@@ -85,6 +85,13 @@ fn mistakes_in_a_connector_are_reported_where_they_are() {
         ("{{ with.member }}", "{{ event.email }}", "unknown-name", 19),
         ("      json: {", "      form: {a: b}\n      json: {", "exclusive-keys", 19),
         ("if: response.body.ok", "if: 'response.body.ok |'", "bad-expression", 20),
+        // A call that is repeated in a batch would not be recognised.
+        (
+            "{if: response.body.ok}\n",
+            "{if: response.body.ok}\n    batch: {max: 5, item: {id: '{{ with.member }}'}, request: {url: /all, json: '{{ items }}'}}\n",
+            "class-without-means",
+            21,
+        ),
     ] {
         assert!(CONNECTOR.contains(part), "{part}");
         let found = errors(&CONNECTOR.replacen(part, mistake, 1), FLOW);

@@ -1,1 +1,1 @@
-SELECT record_ref.job, job.seq FROM record_ref JOIN job ON job.id = record_ref.job WHERE record_ref.id = ?1 AND record_ref.digest = ?2
+SELECT job.seq FROM record_ref JOIN job ON job.id = record_ref.job WHERE record_ref.id = ?1 AND record_ref.digest = ?2
