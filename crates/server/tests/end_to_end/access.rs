@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_server::run::Node;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::fixture::{World, until};
+use crate::fixture::{Answer, World, lead, until};
 
 const ROUTES: [&str; 3] = ["/api/v1/status", "/metrics", "/openapi/intake.json"];
 
@@ -150,4 +150,57 @@ async fn unfinished_request_of_the_admin_listener_is_cut_off() {
     );
     let refused = answer_to(&world.admin, smuggled.as_bytes()).await;
     assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_root_key_is_not_written_where_a_caller_cannot_mean_it() {
+    let world = World::start().await;
+    let rotate = async |token: &str, to: Value| {
+        let request = world.client.post(format!("{}/api/v1/keys/rotate", world.admin)).bearer_auth(token);
+        Answer::of(request.json(&json!({ "key": "root", "to": to })).send().await.unwrap()).await
+    };
+    let (owner, there) = (world.token(), |name: &str| world.config_path(name).display().to_string());
+    let before = world.get("/api/v1/keys").await["root_key"].clone();
+    std::fs::write(world.config_path("taken"), "7".repeat(64)).unwrap();
+    for (to, problem) in [
+        ("stray.key".to_owned(), "absolute"),
+        ("./stray.key".to_owned(), "absolute"),
+        (there("stray\u{1b}[2J.key"), "control characters"),
+        (there("absent/stray.key"), "directory that does not exist"),
+        (there("taken"), "exists already"),
+    ] {
+        let answer = rotate(&owner, json!(to)).await;
+        let detail = answer.body["detail"].as_str().unwrap_or_default();
+        assert!(answer.status == 400 && detail.contains(problem), "{to}: {} {}", answer.status, answer.body);
+    }
+    assert!(!std::path::Path::new("stray.key").exists() && !world.config_path("absent").exists());
+    assert_eq!(std::fs::read_to_string(world.config_path("taken")).unwrap(), "7".repeat(64));
+    let added = world.act("/api/v1/tokens", json!({ "name": "ops", "role": "operator" })).await;
+    let operator = added.body["secret"].as_str().unwrap();
+    assert_eq!(rotate(operator, json!(there("new.key"))).await.status, 403);
+    assert!(!world.config_path("new.key").exists());
+    let tenant = world.act("/api/v1/keys/rotate", json!({ "key": "tenant", "to": there("new.key") })).await;
+    assert_eq!(tenant.status, 400, "{}", tenant.body);
+    assert_eq!(world.get("/api/v1/keys").await["root_key"], before);
+    let rotated = rotate(&owner, json!(there("new.key"))).await;
+    assert_eq!(rotated.status, 200, "{}", rotated.body);
+    assert_ne!(rotated.body["root_key"], before);
+    let copied = std::fs::read_to_string(world.config_path("new.key")).unwrap();
+    assert_eq!(copied, std::fs::read_to_string(world.settings().data.join("root.key")).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ledger_opens_after_rotations_at_the_same_time() {
+    let mut world = World::start().await;
+    let event = world.post(&lead("ada")).await.event();
+    world.settled(&event).await;
+    let rotate = || world.act("/api/v1/keys/rotate", json!({ "key": "root", "actor": "ann" }));
+    let look = || world.get("/api/v1/keys");
+    for _ in 0..5 {
+        let (first, _, second, _) = tokio::join!(rotate(), look(), rotate(), look());
+        assert_eq!((first.status, second.status), (200, 200), "{} {}", first.body, second.body);
+    }
+    world.stop_node().await;
+    world.start_node().await;
+    assert_eq!(world.get(&format!("/api/v1/events/{event}")).await["status"], "done");
 }
