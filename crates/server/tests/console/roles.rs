@@ -180,3 +180,41 @@ async fn api_token_has_its_role_and_can_be_revoked() {
     assert_eq!(world.act(&format!("/api/v1/tokens/{id}/revoke"), json!({})).await.status, 200);
     assert_eq!(status("/api/v1/status", None).await, 401);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn administrator_cannot_sign_in_as_the_holder_of_the_admin_token() {
+    let world = World::start().await;
+    add_user(&world, "adm", "admin").await;
+    let administrator = Visitor::signed_in(&world, Some("adm")).await;
+    for form in [&[][..], &[("user", "admin")]] {
+        assert_eq!(administrator.send("/links", form).await.status, 403, "{form:?}");
+    }
+    let added = world.act("/api/v1/tokens", json!({ "name": "ci", "role": "admin" })).await;
+    let secret = added.body["secret"].as_str().unwrap();
+    let link = async |order: Value| {
+        let request = world.client.post(format!("{}/api/v1/sign-in-links", world.admin)).bearer_auth(secret);
+        request.json(&order).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(link(json!({})).await, 403);
+    assert_eq!(link(json!({ "user": "admin" })).await, 403);
+    assert_eq!(link(json!({ "user": "adm" })).await, 200);
+    assert_eq!(administrator.send("/links", &[("user", "adm")]).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn open_stream_ends_with_the_session_or_token_of_its_reader() {
+    let world = World::start().await;
+    add_user(&world, "ann", "viewer").await;
+    let visitor = Visitor::signed_in(&world, Some("ann")).await;
+    let added = world.act("/api/v1/tokens", json!({ "name": "ci", "role": "viewer" })).await;
+    let open = || world.client.get(format!("{}/api/v1/stream", world.admin));
+    let mut of_session = open().header("cookie", &visitor.cookie).send().await.unwrap();
+    let mut of_token = open().bearer_auth(added.body["secret"].as_str().unwrap()).send().await.unwrap();
+    assert_eq!((of_session.status().as_u16(), of_token.status().as_u16()), (200, 200));
+    assert_eq!(world.act("/api/v1/users/ann/remove", json!({})).await.status, 200);
+    let id = added.body["id"].as_i64().unwrap();
+    assert_eq!(world.act(&format!("/api/v1/tokens/{id}/revoke"), json!({})).await.status, 200);
+    // Not cut off: the node ends both.
+    while of_session.chunk().await.unwrap().is_some() {}
+    while of_token.chunk().await.unwrap().is_some() {}
+}
