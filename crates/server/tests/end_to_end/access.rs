@@ -237,3 +237,16 @@ async fn wrong_tokens_behind_a_trusted_proxy_do_not_lock_its_other_callers_out()
     .await;
     node.stop(Duration::from_secs(1)).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn misspelled_dry_run_drops_nothing() {
+    let world = World::start().await;
+    let mut long = lead("ada");
+    long["last_name"] = json!("L".repeat(200));
+    let event = world.post(&long).await.event();
+    assert_eq!(world.settled(&event).await[0]["state"], "dead");
+    let drop = json!({ "filter": { "states": ["dead"] }, "reason": "look first", "dryrun": true });
+    let answer = world.act("/api/v1/dead-letters/drop", drop).await;
+    assert_eq!((answer.status, &answer.body["code"]), (422, &json!("body-invalid")), "{}", answer.body);
+    assert_eq!(world.job_state(&event).await, "dead");
+}
