@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::job::Term;
+use crate::pseudonym::PseudonymKey;
 
 /// How long a response is kept. A key that is used again later is a new one.
 pub const KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -16,6 +17,16 @@ pub const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// A digest of the caller and the key, or of the request.
 pub type CommandDigest = [u8; 32];
+
+/// Digest of these parts. Without the key of the ledger, what a request contains (a password, an address) cannot be found by guessing.
+pub fn digest(key: &PseudonymKey, parts: &[&[u8]]) -> CommandDigest {
+    let mut hasher = key.hasher();
+    hasher.update(b"command");
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    *hasher.finalize().as_bytes()
+}
 
 /// The response of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +76,14 @@ pub fn claim(entry: Option<CommandEntry>, request: &CommandDigest, owner: Term) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digest_needs_the_key_and_its_parts_do_not_run_together() {
+        let (key, other) = (PseudonymKey::new([7; 32]), PseudonymKey::new([8; 32]));
+        assert_eq!(digest(&key, &[b"ab", b"c"]), digest(&key, &[b"ab", b"c"]));
+        assert_ne!(digest(&key, &[b"ab", b"c"]), digest(&key, &[b"a", b"bc"]));
+        assert_ne!(digest(&key, &[b"a guessable password"]), digest(&other, &[b"a guessable password"]));
+    }
 
     #[test]
     fn request_is_done_once_and_a_lost_one_is_in_doubt() {

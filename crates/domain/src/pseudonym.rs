@@ -34,9 +34,14 @@ impl PseudonymKey {
         self.digest("digest", text)
     }
 
+    /// Hashes under the key.
+    pub(crate) fn hasher(&self) -> blake3::Hasher {
+        blake3::Hasher::new_keyed(&self.0)
+    }
+
     /// 32 hexadecimal digits.
     fn digest(&self, kind: &str, text: &str) -> String {
-        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        let mut hasher = self.hasher();
         hasher.update(kind.as_bytes()).update(&[0]).update(text.as_bytes());
         data_encoding::HEXLOWER.encode(&hasher.finalize().as_bytes()[..16])
     }

@@ -11,7 +11,7 @@ const FILE_MODE: u32 = 0o600;
 const FOREIGN_MODE: u32 = 0o077;
 
 /// Files that Sluice keeps in a data directory.
-const OWN_FILES: [&str; 14] = [
+const OWN_FILES: [&str; 15] = [
     "admin.token",
     "admin.token.next",
     "ballast",
@@ -24,6 +24,7 @@ const OWN_FILES: [&str; 14] = [
     "node.json.next",
     "root.key",
     "root.key.next",
+    "root.key.next.next",
     "running",
     "running.next",
 ];

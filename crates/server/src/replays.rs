@@ -39,8 +39,6 @@ pub(crate) struct Replays {
 /// A batch that was taken.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    pub looked_at: u64,
-    pub replayed: u64,
     pub skipped: Vec<(JobId, NotReplayable)>,
     /// The replay has ended.
     pub is_last: bool,
@@ -137,7 +135,7 @@ impl Replays {
         if is_last {
             tracing::info!(replay = %id, "replay finished");
         }
-        Ok(Some(Taken { looked_at: ids.len() as u64, replayed, skipped, is_last }))
+        Ok(Some(Taken { skipped, is_last }))
     }
 
     /// The next jobs that a replay selects, oldest first.

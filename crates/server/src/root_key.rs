@@ -15,7 +15,8 @@ const VARIABLE: &str = "SLUICE_ROOT_KEY";
 const FILE_VARIABLE: &str = "SLUICE_ROOT_KEY_FILE";
 const CREDENTIAL: &str = "sluice-root-key";
 const FILE: &str = "root.key";
-/// New key during a rotation: if the process dies, one of the two files opens the ledger.
+/// New key during a rotation: if the process dies, one of the two files opens the ledger. Only [`rotate`] writes it, and nothing
+/// deletes it: another process cannot tell a lost rotation from one that is about to commit.
 const NEXT_FILE: &str = "root.key.next";
 
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,9 @@ pub enum RootKeyError {
         "the root key comes from {origin}, which sluice does not write; name a file for the new key with --to FILE, and install it afterwards"
     )]
     NotOurs { origin: Origin },
+    /// The file that was named for a new key cannot become one.
+    #[error("the file for the new root key {0}; nothing was done")]
+    NewFile(&'static str),
     #[error(transparent)]
     Ledger(#[from] sluice_ledger::Error),
 }
@@ -81,8 +85,13 @@ pub fn find(data: &Path) -> Result<RootKey, RootKeyError> {
     look(data, &EnvironmentSettings::in_environment()).map(|(key, _)| key)
 }
 
+/// Where the root key of an existing ledger comes from. Creates, renames and deletes nothing.
 pub fn origin(data: &Path) -> Result<Origin, RootKeyError> {
-    look(data, &EnvironmentSettings::in_environment()).map(|(_, origin)| origin)
+    origin_in(data, &EnvironmentSettings::in_environment())
+}
+
+fn origin_in(data: &Path, environment: &EnvironmentSettings) -> Result<Origin, RootKeyError> {
+    Ok(given(environment)?.map_or_else(|| Origin::Own(data.join(FILE)), |(_, origin)| origin))
 }
 
 /// Root key that opens the ledger in a data directory. Creates, renames and deletes nothing: a node that rotates its key may run.
@@ -138,21 +147,44 @@ fn look(data: &Path, environment: &EnvironmentSettings) -> Result<(RootKey, Orig
     Ok((key, Origin::Own(own)))
 }
 
-/// Finishes an interrupted rotation: keeps the key that opens the ledger.
+/// Finishes an interrupted rotation: the new key takes its place if it opens the ledger. One that does not stays for a rotation that
+/// is about to commit; the next rotation replaces it.
 fn finish_rotation(data: &Path, own: &Path) -> Result<(), RootKeyError> {
     let next = data.join(NEXT_FILE);
-    if !next.exists() {
-        return Ok(());
-    }
-    if Ledger::is_opened_by(data, &read(&next)?)? {
-        std::fs::rename(&next, own).map_err(failed(own))
-    } else {
-        std::fs::remove_file(&next).map_err(failed(&next))
+    // A file that was not written to its end is no key, and its rotation was not committed.
+    let key = if next.exists() { read(&next).ok() } else { None };
+    match key {
+        Some(key) if Ledger::is_opened_by(data, &key)? => install(&next, own),
+        _ => Ok(()),
     }
 }
 
-/// Re-encrypts the ledger with a new root key and replaces the old one. An external key is written to `to`, or read
-/// from there; the operator must install it before the next start.
+/// Renames the new key. A process that starts at the same moment may have done so.
+fn install(next: &Path, own: &Path) -> Result<(), RootKeyError> {
+    match std::fs::rename(next, own) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && own.exists() => Ok(()),
+        renamed => renamed.map_err(failed(own)),
+    }
+}
+
+/// Whether a new key can be written to a file that an operator names. The working directory of a node means nothing to operators,
+/// and no file is overwritten or read.
+fn check_new_file(path: &Path) -> Result<(), RootKeyError> {
+    let text = path.to_string_lossy();
+    let problem = match path.parent() {
+        _ if text.contains(char::is_control) => "has control characters in its path",
+        _ if !path.is_absolute() => "needs an absolute path",
+        _ if path.file_name().is_none() || text.ends_with('/') || text.ends_with("/.") => "has no name",
+        _ if path.symlink_metadata().is_ok() => "exists already; name one that does not exist",
+        Some(directory) if directory.is_dir() => return Ok(()),
+        _ => "is in a directory that does not exist",
+    };
+    Err(RootKeyError::NewFile(problem))
+}
+
+/// Re-encrypts the ledger with a new root key and replaces the old one. With `to` the key is written to that file; if the key does not
+/// come from the data directory, the operator must install it before the next start. One rotation at a time, and not cancelled
+/// half-way: until the ledger has answered, nobody knows which key opens it.
 pub async fn rotate(
     ledger: &Ledger,
     data: &Path,
@@ -161,24 +193,24 @@ pub async fn rotate(
     at: Time,
 ) -> Result<(RootKey, PathBuf), RootKeyError> {
     let origin = origin(data)?;
-    let key = match to {
-        Some(to) if to.exists() => read(to)?,
+    let key = RootKey::generate();
+    match to {
         Some(to) => {
-            let key = RootKey::generate();
+            check_new_file(to)?;
             write(to, &key)?;
-            key
         }
-        None if matches!(origin, Origin::Own(_)) => RootKey::generate(),
+        None if matches!(origin, Origin::Own(_)) => {}
         None => return Err(RootKeyError::NotOurs { origin }),
-    };
+    }
     let Origin::Own(own) = origin else {
         ledger.rotate_root(key.clone(), actor.to_owned(), at).await?;
         return Ok((key, to.map(Path::to_owned).unwrap_or_default()));
     };
+    finish_rotation(data, &own)?;
     let next = data.join(NEXT_FILE);
-    write(&next, &key)?;
+    private_files::replace_file(&next, key_line(&key).as_bytes()).map_err(failed(&next))?;
     ledger.rotate_root(key.clone(), actor.to_owned(), at).await?;
-    std::fs::rename(&next, &own).map_err(failed(&own))?;
+    install(&next, &own)?;
     Ok((key, own))
 }
 
@@ -200,12 +232,16 @@ fn read(path: &Path) -> Result<RootKey, RootKeyError> {
     parse(path.display().to_string(), &text)
 }
 
+fn key_line(key: &RootKey) -> String {
+    format!("{}\n", key.to_hex())
+}
+
 fn write(path: &Path, key: &RootKey) -> Result<(), RootKeyError> {
     let written = || -> std::io::Result<()> {
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
         private_files::create_directory(directory)?;
         let mut file = private_files::create_file(path)?;
-        file.write_all(format!("{}\n", key.to_hex()).as_bytes())?;
+        file.write_all(key_line(key).as_bytes())?;
         file.sync_all()?;
         std::fs::File::open(directory)?.sync_all()
     };
@@ -283,7 +319,7 @@ mod tests {
         assert_eq!(after.trim(), key.to_hex());
         ledger.close().await;
 
-        // Died before the commit: the next key is invalid and deleted.
+        // Died before the commit: the next key is invalid, and stays for the next rotation.
         std::fs::write(data.path().join(NEXT_FILE), "7".repeat(64)).unwrap();
         let found = || look_only(data.path(), &EnvironmentSettings::default()).unwrap().to_hex();
         assert_eq!((found(), data.path().join(NEXT_FILE).exists()), (key.to_hex(), true));
@@ -296,5 +332,66 @@ mod tests {
         open(data.path()).unwrap().close().await;
         assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
         assert!(!data.path().join(NEXT_FILE).exists());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn key_of_a_rotation_that_is_about_to_commit_survives_readers_and_starts() {
+        let data = tempfile::tempdir().unwrap();
+        let next = data.path().join(NEXT_FILE);
+        std::fs::write(&next, "cut off").unwrap();
+        let ledger = open(data.path()).unwrap();
+        std::fs::remove_file(&next).unwrap();
+        let key = RootKey::generate();
+        write(&next, &key).unwrap();
+        let none = EnvironmentSettings::default();
+        assert_eq!(origin_in(data.path(), &none).unwrap(), Origin::Own(data.path().join(FILE)));
+        look(data.path(), &none).unwrap();
+        look_only(data.path(), &none).unwrap();
+        assert_eq!(read(&next).unwrap().to_hex(), key.to_hex(), "the only copy of the key to come");
+        // Its commit, whose process dies before the file is renamed.
+        ledger.rotate_root(key.clone(), "ann".into(), Time(0)).await.unwrap();
+        assert_eq!(origin_in(data.path(), &none).unwrap(), Origin::Own(data.path().join(FILE)));
+        assert!(next.exists());
+        // The next rotation keeps it until its own commit, and replaces it.
+        let (newest, _) = rotate(&ledger, data.path(), None, "ann", Time(0)).await.unwrap();
+        ledger.close().await;
+        assert_ne!(newest.to_hex(), key.to_hex());
+        assert_eq!(look(data.path(), &none).unwrap().0.to_hex(), newest.to_hex());
+        open(data.path()).unwrap().close().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn new_key_is_written_only_to_a_new_file_with_an_absolute_path() {
+        let data = tempfile::tempdir().unwrap();
+        let there = |name: &str| data.path().join(name);
+        std::fs::write(there("taken"), "7".repeat(64)).unwrap();
+        std::os::unix::fs::symlink(there("nowhere"), there("link")).unwrap();
+        let refused = |path: PathBuf| check_new_file(&path).unwrap_err().to_string();
+        for (path, problem) in [
+            (PathBuf::from("new.key"), "needs an absolute path"),
+            (PathBuf::from(""), "needs an absolute path"),
+            (there("new\nkey"), "control characters"),
+            (there("new\u{9b}key"), "control characters"),
+            (there("taken"), "exists already"),
+            (there("link"), "exists already"),
+            (there("absent/new.key"), "does not exist"),
+            (there("taken/new.key"), "does not exist"),
+            (there("absent/"), "has no name"),
+            (there("absent/.."), "has no name"),
+            (PathBuf::from("/"), "has no name"),
+        ] {
+            let said = refused(path.clone());
+            assert!(said.contains(problem), "{}: {said}", path.display());
+        }
+        assert!(check_new_file(&there("new.key")).is_ok());
+        let ledger = open(data.path()).unwrap();
+        let wrong = rotate(&ledger, data.path(), Some(&there("taken")), "ann", Time(0)).await.unwrap_err();
+        assert!(matches!(wrong, RootKeyError::NewFile(_)), "{wrong}");
+        let before = std::fs::read_to_string(data.path().join(FILE)).unwrap();
+        let (key, _) = rotate(&ledger, data.path(), Some(&there("new.key")), "ann", Time(0)).await.unwrap();
+        ledger.close().await;
+        assert_eq!(read(&there("new.key")).unwrap().to_hex(), key.to_hex());
+        assert_ne!(std::fs::read_to_string(data.path().join(FILE)).unwrap(), before);
+        open(data.path()).unwrap().close().await;
     }
 }

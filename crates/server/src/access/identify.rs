@@ -93,9 +93,34 @@ impl Access {
         };
         let found = found.filter(is_valid);
         if let Some(record) = found.as_ref().filter(|record| access::use_is_recorded(record.used_at, now)) {
-            self.ledger.use_credential(UseCredential { id: record.id, at: now }).await?;
+            let used = UseCredential { id: record.id, at: now };
+            // A full disk must not keep operators from looking at the node.
+            if let Err(error) = self.ledger.use_credential(used).await {
+                tracing::warn!(%error, "the use of a session or token is not recorded");
+            }
         }
         Ok(found)
+    }
+
+    /// Whether the caller of a request that is still being answered would be admitted now. Nothing is recorded; if the ledger
+    /// cannot be read, nothing has changed.
+    pub async fn still_admits(&self, head: &request::Parts) -> bool {
+        let now = self.clock.ledger_time();
+        let (secret, kind) = match bearer(&head.headers) {
+            // The admin token is that of the process.
+            Ok(Some(presented)) if !presented.starts_with(TOKEN_PREFIX) => return true,
+            Ok(Some(presented)) if self.token.value().matches(presented) => return true,
+            Ok(Some(presented)) => (presented, CredentialKind::Token),
+            Ok(None) => (cookie::session_secret(&head.headers).unwrap_or_default(), CredentialKind::Session),
+            Err(_) => return false,
+        };
+        let found = match self.ledger.credential(secret_digest(secret)).await {
+            Ok(Some(record)) if record.kind == kind => record,
+            Ok(_) => return false,
+            Err(_) => return true,
+        };
+        access::is_valid(kind, found.expires_at, found.used_at, now)
+            && found.provider.as_ref().is_none_or(|provider| self.trusts(provider))
     }
 }
 
@@ -133,4 +158,43 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
     let token =
         value.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     Ok(token.map(|(_, token)| token.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use axum::http::Request;
+    use sluice_domain::access::{Role, SESSION_LIFETIME};
+    use sluice_ledger::NewCredential;
+
+    use super::*;
+    use crate::access::access_in;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn ledger_that_cannot_be_written_does_not_lock_operators_out() {
+        let data = tempfile::tempdir().unwrap();
+        let access = access_in(data.path()).await;
+        let at = access.clock.ledger_time() - Duration::from_secs(120);
+        let new = NewCredential {
+            kind: CredentialKind::Session,
+            digest: secret_digest("secret"),
+            name: OWNER.to_owned(),
+            role: Role::Viewer,
+            reveal: false,
+            provider: None,
+            expires_at: at + SESSION_LIFETIME,
+            actor: OWNER.to_owned(),
+            at,
+        };
+        access.ledger.issue_credential(new).await.unwrap();
+        let request = Request::builder().uri("/").header("host", "localhost").header("cookie", "sluice_session=secret");
+        let head = request.body(()).unwrap().into_parts().0;
+        // From here on every write fails.
+        access.ledger.clone().close().await;
+        let identified = access.identify(&head, IpAddr::V4(Ipv4Addr::LOCALHOST)).await.unwrap();
+        assert_eq!(identified.caller, Caller::owner());
+        assert!(access.still_admits(&head).await);
+    }
 }

@@ -148,3 +148,20 @@ fn throttled(wait: std::time::Duration) -> Refusal {
 /// Caller of a request, as its extension.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestCaller(pub Caller);
+
+/// On a new ledger, without users.
+#[cfg(test)]
+pub(crate) async fn access_in(data: &std::path::Path) -> Access {
+    use sluice_ledger::{LedgerOptions, RootKey};
+
+    use crate::config::{EnvironmentThenFiles, SecretStore};
+    use crate::revisions::LoadedRevision;
+
+    let clock = Clock::start();
+    let options = LedgerOptions::quiet(clock.for_ledger()).with_root_key(RootKey::generate());
+    let ledger = Ledger::open(data, options).unwrap();
+    clock.follow(&ledger).await.unwrap();
+    let live = LoadedRevision::new(sluice_domain::config::Config::default(), SecretStore::default()).unwrap();
+    let revisions = Revisions::new(live, Arc::new(EnvironmentThenFiles::new(data)), ledger.pseudonym_key());
+    Access::new(AdminToken::generate(), vec![], clock, ledger, revisions)
+}

@@ -137,6 +137,10 @@ impl Access {
                 self.audit_refusal(user, &settings, peer).await?;
                 Err(refusal)
             }
+            // Any page can open this address in a browser that has started nothing: that is no guess.
+            Err(Failed::Refused(refusal @ OidcRefusal::NotStarted)) => {
+                Err(Refusal::new(StatusCode::UNAUTHORIZED, "sign-in-refused", refusal.to_string()))
+            }
             Err(Failed::Refused(refusal)) => Err(self.refused(peer, StatusCode::UNAUTHORIZED, refusal.to_string())),
         }
     }

@@ -114,4 +114,40 @@ mod tests {
     async fn unknown_user_and_user_without_password_are_refused() {
         assert!(!Passwords::default().verify("correct horse battery".into(), None).await);
     }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn right_password_among_guesses_that_were_sent_at_once_does_not_sign_in() {
+        use std::net::{IpAddr, Ipv4Addr};
+
+        use sluice_domain::access::{FAILURES_MAX, Role};
+        use sluice_ledger::PutUser;
+
+        let data = tempfile::tempdir().unwrap();
+        let access = crate::access::access_in(data.path()).await;
+        let (peer, password) = (IpAddr::V4(Ipv4Addr::LOCALHOST), "correct horse battery");
+        let user = PutUser {
+            name: "ann".into(),
+            role: Role::Viewer,
+            reveal: false,
+            password: Some(hash_password(password).unwrap()),
+            actor: "root".into(),
+            at: access.clock.ledger_time(),
+        };
+        access.ledger.put_user(user).await.unwrap();
+        // The guess waits behind others, which fail meanwhile.
+        let held = access.passwords.permits.clone().acquire_many_owned(AT_ONCE as u32).await.unwrap();
+        let guess = tokio::spawn({
+            let access = access.clone();
+            async move { access.sign_in_with_password("ann", password.into(), &Default::default(), peer).await }
+        });
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..FAILURES_MAX {
+            access.record_failure(peer, "user name or password");
+        }
+        drop(held);
+        assert_eq!(guess.await.unwrap().unwrap_err().code, "too-many-failures");
+        access.ledger.clone().close().await;
+    }
 }

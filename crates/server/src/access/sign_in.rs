@@ -33,6 +33,8 @@ impl Access {
         if !self.passwords.verify(password, stored).await {
             return Err(self.record_failure(peer, "user name or password"));
         }
+        // Guesses that were sent at once passed the first check together.
+        self.check_throttle(peer)?;
         match known {
             Some(name) => self.new_session(name, headers).await,
             None => Err(self.record_failure(peer, "user name or password")),

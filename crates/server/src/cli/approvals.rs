@@ -2,11 +2,12 @@
 
 use serde_json::json;
 use sluice_domain::approval::Choice;
+use sluice_domain::time::Time;
 
 use super::lists::{ListArgs, ListRequest};
 use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, ago, hint, moment, plural};
-use super::selection::Actor;
+use super::selection::{Actor, confirm_many, ledger_time};
 use super::table::{Cell, Column, Table, pairs, state};
 use super::{CliError, exit};
 use crate::operate::views::{ApprovalView, BulkResult};
@@ -193,27 +194,36 @@ impl Answer {
                 let consequence = if view.state == "approved" { "continues" } else { "ends as a no-op" };
                 return print::print(&format!("{} is {}; {} {consequence}.", view.id, view.state, view.job));
             }
+            let mut asked_before = None;
             if self.ids.is_empty() && !self.yes && !self.dry_run {
-                let counted: BulkResult =
-                    print::deserialize(&client.post("/approvals", &self.order(choice, true)).await?)?;
+                // What was counted is what is decided: later questions are not among them.
+                asked_before = Some(ledger_time(client).await?);
+                let order = self.order(choice, asked_before, true);
+                let counted: BulkResult = print::deserialize(&client.post("/approvals", &order).await?)?;
                 if counted.changed > 0 {
                     let questions = plural(counted.changed, "approval");
-                    super::selection::confirm_many(choice.as_str(), choice.state().as_str(), &questions)?;
+                    confirm_many(choice.as_str(), choice.state().as_str(), &questions)?;
                 }
             }
-            self.answer_many(client, choice).await
+            self.answer_many(client, choice, asked_before).await
         })
     }
 
-    fn order(&self, choice: Choice, dry_run: bool) -> serde_json::Value {
+    fn order(&self, choice: Choice, asked_before: Option<Time>, dry_run: bool) -> serde_json::Value {
         json!({
             "decision": choice, "reason": self.reason, "actor": self.actor.name(), "ids": self.ids,
-            "worker": self.filter, "all": self.all, "dry_run": dry_run,
+            "worker": self.filter, "all": self.all, "asked_before": asked_before.map(|at| at.to_string()),
+            "dry_run": dry_run,
         })
     }
 
-    async fn answer_many(&self, client: &AdminClient, choice: Choice) -> Result<(), CliError> {
-        let answer = client.post("/approvals", &self.order(choice, self.dry_run)).await?;
+    async fn answer_many(
+        &self,
+        client: &AdminClient,
+        choice: Choice,
+        asked_before: Option<Time>,
+    ) -> Result<(), CliError> {
+        let answer = client.post("/approvals", &self.order(choice, asked_before, self.dry_run)).await?;
         let acted: BulkResult = print::deserialize(&answer)?;
         if self.format.json {
             print::json(&answer)?;

@@ -136,9 +136,17 @@ impl Edit {
         } else if let Some(file) = &self.file {
             order["event"] = members(&read(file)?)?;
         } else if self.set.is_empty() && self.set_json.is_empty() && self.remove.is_empty() {
+            // Read before the event: an edit by another operator while the editor is open is a conflict.
+            order["base"] = json!(self.current_revision(client).await?);
             order["event"] = self.edited_by_hand(client).await?;
         }
         Ok(order)
+    }
+
+    async fn current_revision(&self, client: &AdminClient) -> Result<u32, CliError> {
+        let answer = client.get(&format!("/events/{}/revisions", escaped(&self.id)), &[]).await?;
+        let revisions: Vec<EventRevisionView> = print::deserialize(&answer)?;
+        Ok(revisions.iter().find(|revision| revision.current).map_or(0, |revision| revision.n))
     }
 
     /// Opens the event in the editor of the operator. The file is removed afterwards.

@@ -1,14 +1,14 @@
 //! `sluice keys`: encryption keys of the ledger.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::CliError;
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, grouped, hint};
 use super::selection::Actor;
 use super::table::pairs;
+use super::{CliError, exit};
 use crate::operate::views::KeysView;
 
 /// Show and rotate the encryption keys of the ledger
@@ -44,8 +44,8 @@ struct Rotate {
     /// Rotate the tenant key instead of the root key
     #[arg(long, conflicts_with = "to")]
     tenant: bool,
-    /// File on the node's machine for the new root key, if the key is not in the data directory; an existing file is
-    /// read
+    /// New file on the node's machine for the new root key, if the key is not in the data directory; a relative path is one below the
+    /// working directory of this command
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
     #[command(flatten)]
@@ -70,22 +70,30 @@ impl Keys {
 
 impl Rotate {
     fn run(self) -> Result<(), CliError> {
+        let to = self.to.as_deref().map(absolute).transpose()?;
         self.reach.run(async |client| {
             let key = if self.tenant { "tenant" } else { "root" };
-            let order = json!({ "key": key, "to": self.to, "actor": self.actor.name() });
+            let order = json!({ "key": key, "to": to, "actor": self.actor.name() });
             let answer = client.post("/keys/rotate", &order).await?;
-            let then = match (self.tenant, &self.to) {
+            let then = match (self.tenant, &to) {
                 (true, _) => "New data is encrypted with the new key.".to_owned(),
                 (false, None) => {
                     "Keep a copy of the new root key elsewhere: without it the ledger cannot be read.".to_owned()
                 }
                 (false, Some(to)) => {
-                    format!("Install the key from {} as the root key of the node before its next start.", to.display())
+                    format!("The new key is in {to}. If the root key is not in the data directory, install it where the node finds it before its next start.")
                 }
             };
             tell(&answer, self.format.json, &then)
         })
     }
+}
+
+/// The node accepts absolute paths only: its own working directory is another one.
+fn absolute(path: &Path) -> Result<String, CliError> {
+    let wrong = |problem: &str| CliError::new(exit::USAGE, format!("--to {}: {problem}", path.display()));
+    let path = std::path::absolute(path).map_err(|error| wrong(&error.to_string()))?;
+    path.to_str().map(str::to_owned).ok_or_else(|| wrong("the path is not UTF-8"))
 }
 
 fn tell(answer: &Value, as_json: bool, then: &str) -> Result<(), CliError> {

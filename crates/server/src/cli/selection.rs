@@ -15,7 +15,7 @@ use super::table::{Cell, Column, Table};
 use super::{CliError, exit, user};
 use crate::config::did_you_mean;
 use crate::operate::Selection;
-use crate::operate::views::{BulkResult, ReplayResult};
+use crate::operate::views::{BulkResult, ClockView, ReplayResult};
 
 /// Keys of `--filter`.
 const KEYS: [&str; 10] =
@@ -75,10 +75,16 @@ pub(super) struct Verb {
 impl Act {
     /// Sends the request. `more` is merged into it.
     pub async fn perform(&self, client: &AdminClient, verb: Verb, more: Value) -> Result<(), CliError> {
+        let asks = !self.filter.is_empty() && !self.dry_run && !self.yes;
         let selection = if self.filter.is_empty() {
             Selection { ids: self.ids.clone(), filter: None }
         } else {
-            Selection { ids: vec![], filter: Some(filter(&self.filter, verb.states)?) }
+            let mut filter = filter(&self.filter, verb.states)?;
+            // What was counted is what is done: a job that matches only after the question is not among them.
+            if asks && filter.until.is_none() {
+                filter.until = Some(ledger_time(client).await?);
+            }
+            Selection { ids: vec![], filter: Some(filter) }
         };
         // A dry run needs no reason, but the API requires one.
         let reason = self.reason.clone().unwrap_or_else(|| "dry run".to_owned());
@@ -91,7 +97,7 @@ impl Act {
             }
             order
         };
-        if !self.filter.is_empty() && !self.dry_run && !self.yes {
+        if asks {
             let counted = dry_run(client, verb, order(true)).await?;
             if counted.jobs.changed > 0 {
                 if let Some(preview) = counted.preview.as_ref().filter(|_| std::io::stdin().is_terminal()) {
@@ -118,6 +124,13 @@ impl Act {
         }
         if result.jobs.changed == 0 && !is_running { Err(CliError::new(exit::NO, "")) } else { Ok(()) }
     }
+}
+
+/// The time by which the node stamps jobs.
+pub(super) async fn ledger_time(client: &AdminClient) -> Result<Time, CliError> {
+    let clock: ClockView = print::deserialize(&client.get("/clock", &[]).await?)?;
+    Time::parse(&clock.ledger)
+        .ok_or_else(|| CliError::new(exit::UNAVAILABLE, format!("`{}` of the node is not a time", clock.ledger)))
 }
 
 /// Asks what would happen, part by part, and adds the parts up. Says how far it is on a terminal.

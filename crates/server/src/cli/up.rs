@@ -47,7 +47,7 @@ pub struct Up {
     /// Host names of the admin listener besides localhost, separated by commas
     #[arg(long, env = "SLUICE_ADMIN_ALLOWED_HOSTS", value_name = "NAME", value_delimiter = ',')]
     admin_allowed_hosts: Vec<String>,
-    /// Reverse proxies in front of the intake, as addresses or networks, separated by commas; their
+    /// Reverse proxies in front of the listeners, as addresses or networks, separated by commas; their
     /// X-Forwarded-For is believed
     #[arg(long, env = "SLUICE_TRUSTED_PROXIES", value_delimiter = ',', value_name = "ADDRESSES")]
     trusted_proxies: Vec<intake::Network>,

@@ -150,6 +150,7 @@ async fn decide_all(sent: &Sent) -> Result<String, Failure> {
         ids: sent.form.all("id"),
         worker: None,
         all: false,
+        asked_before: None,
         dry_run: false,
     };
     sent.visit.operator.decide_many(request).await?;

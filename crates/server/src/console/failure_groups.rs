@@ -25,7 +25,14 @@ pub(super) async fn blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
         ..Table::default()
     };
     let twin = "curl -H \"Authorization: Bearer $TOKEN\" $NODE/api/v1/dead-letters/groups".to_owned();
-    Ok(vec![Block::Heading("By reason".into()), Block::Table(table), Block::Twin("sluice dlq groups".into(), twin)])
+    let mut blocks = vec![Block::Heading("By reason".into()), Block::Table(table)];
+    if groups.next.is_some() {
+        let text =
+            format!("These are the {GROUPS_MAX} groups with the newest dead letters; the command below lists all.");
+        blocks.push(Block::Text(text));
+    }
+    blocks.push(Block::Twin("sluice dlq groups".into(), twin));
+    Ok(blocks)
 }
 
 fn row(visit: &Visit, group: &FailureGroupView) -> Row {

@@ -60,7 +60,8 @@ pub(super) fn filter_fields(filter: &JobFilter) -> Vec<(String, String)> {
 pub(super) fn selection(sent: &Sent, states: &[JobState]) -> Result<(Selection, Vec<(String, String)>), Failure> {
     if sent.visit.query().get("scope") == "all" {
         let mut filter = job_filter(&sent.form, states)?;
-        filter.until = filter.until.or_else(|| Some(Time::from(jiff::Timestamp::now())));
+        // By the clock that jobs are stamped with.
+        filter.until = filter.until.or_else(|| Some(sent.visit.operator.now()));
         let fields = filter_fields(&filter);
         return Ok((Selection { ids: vec![], filter: Some(filter) }, fields));
     }
@@ -74,10 +75,16 @@ pub(super) fn selection(sent: &Sent, states: &[JobState]) -> Result<(Selection, 
 
 /// Jobs that a confirmed sheet names.
 pub(super) fn chosen(form: &Fields) -> Result<Selection, Failure> {
-    match form.all("id") {
-        ids if ids.is_empty() => Ok(Selection { ids, filter: Some(job_filter(form, &[])?) }),
-        ids => Ok(Selection { ids, filter: None }),
+    let ids = form.all("id");
+    if !ids.is_empty() {
+        return Ok(Selection { ids, filter: None });
     }
+    let filter = job_filter(form, &[])?;
+    // A sheet names the states and the time of its plan; without them every job would match.
+    if filter.states.is_empty() || filter.until.is_none() {
+        return Err(Failure::invalid("the form names no jobs; plan it again"));
+    }
+    Ok(Selection { ids, filter: Some(filter) })
 }
 
 /// The selection on the command line.
@@ -335,13 +342,18 @@ fn effects(detail: &JobDetail) -> Table {
 }
 
 pub(super) async fn resolve(Path(id): Path<String>, sent: Sent) -> Response {
+    let done = resolve_job(&sent, &id).await;
+    sent.visit.done(done).await
+}
+
+async fn resolve_job(sent: &Sent, id: &str) -> Result<String, Failure> {
     let resolution = match sent.form.get("resolution") {
         "happened" => Resolution::Happened,
-        _ => Resolution::NotHappened,
+        "did-not-happen" => Resolution::NotHappened,
+        other => return Err(Failure::invalid(format!("`{other}` does not say whether the effect happened"))),
     };
-    let resolved = sent.visit.operator.resolve(&id, resolution, "", sent.form.get("reason")).await;
-    let done = resolved.map(|detail| format!("/jobs/{}", detail.job.id)).map_err(Failure::from);
-    sent.visit.done(done).await
+    let detail = sent.visit.operator.resolve(id, resolution, "", sent.form.get("reason")).await?;
+    Ok(format!("/jobs/{}", detail.job.id))
 }
 
 /// What a drop would do, and the form that does it.

@@ -7,7 +7,7 @@ use super::page::{Block, Cell, Field, Row, Table};
 use super::visit::{Failure, Sent, Visit};
 use crate::change::TrialReport;
 use crate::operate::views::{PendingPlanView, ShadowView};
-use crate::operate::{OperateError, StopShadowRequest, Stranding};
+use crate::operate::{OperateError, StopShadowRequest};
 
 /// Rows of a table of differences.
 const DIFFERENCES_MAX: usize = 50;
@@ -30,7 +30,8 @@ pub(super) async fn pending_blocks(visit: &Visit) -> Vec<Block> {
                 ("Live jobs affected".to_owned(), Cell::Number(affected)),
                 ("Removed resources that jobs need".to_owned(), Cell::Number(plan.stranded.len() as u64)),
             ];
-            let act = visit.act("/configuration/reload", "Activate the files").asking(Field::reason());
+            let act = visit.act("/configuration/reload", "Activate the files").with("new", plan.new.clone());
+            let act = act.asking(Field::reason());
             vec![
                 heading,
                 Block::Facts(facts),
@@ -47,10 +48,10 @@ pub(super) async fn pending_blocks(visit: &Visit) -> Vec<Block> {
 }
 
 pub(super) async fn reload(sent: Sent) -> Response {
-    let reason = sent.form.get("reason");
+    let (reason, new) = (sent.form.get("reason"), sent.form.get("new"));
     let done = match reason.is_empty() {
         true => Err(Failure::invalid("a change of the configuration needs a reason")),
-        false => sent.visit.operator.reload("", reason, Stranding::Refused).await.map_err(Failure::from),
+        false => sent.visit.operator.reload_reviewed("", reason, new).await.map_err(Failure::from),
     };
     sent.visit.done(done.map(|_| "/configuration".to_owned())).await
 }

@@ -10,7 +10,7 @@ use super::jobs::{arguments, chosen, in_words, selection};
 use super::page::{Block, Cell, Field, FieldKind, More, Row, Table};
 use super::visit::{Failure, Sent, Visit};
 use crate::operate::ReplayRequest;
-use crate::operate::views::{ReplayPreview, ReplayView};
+use crate::operate::views::{ReplayPreview, ReplayResult, ReplayView};
 
 pub(super) async fn list(visit: Visit) -> Response {
     let blocks = list_blocks(&visit).await;
@@ -61,16 +61,11 @@ async fn sheet_blocks(sent: &Sent) -> Result<Vec<Block>, Failure> {
         ..ReplayRequest::default()
     };
     let planned = sent.visit.operator.replay(request).await?;
-    let mut facts = vec![
-        ("Jobs".to_owned(), Cell::Text(in_words(&selection))),
-        ("Will be requeued".to_owned(), Cell::Number(planned.jobs.changed)),
-        (
-            "Will be left as they are".to_owned(),
-            Cell::Number(planned.jobs.matched.saturating_sub(planned.jobs.changed)),
-        ),
-    ];
+    let (counts, button) = totals(&planned);
+    let mut facts = vec![("Jobs".to_owned(), Cell::Text(in_words(&selection)))];
+    facts.extend(counts);
     facts.extend(planned.preview.iter().flat_map(forecast));
-    let mut act = sent.visit.act("/replays", format!("Replay {} jobs", planned.jobs.changed));
+    let mut act = sent.visit.act("/replays", button);
     act.hidden = fields;
     let latest = Field {
         kind: FieldKind::Check,
@@ -90,6 +85,26 @@ async fn sheet_blocks(sent: &Sent) -> Result<Vec<Block>, Failure> {
         Block::Act(act),
         Block::Twin(format!("sluice replay{} --reason WHY", arguments(&selection)), String::new()),
     ])
+}
+
+/// How many jobs a replay takes, and the label of its button. A plan looks at the oldest jobs only; the replay takes all.
+fn totals(planned: &ReplayResult) -> (Vec<(String, Cell)>, String) {
+    let jobs = &planned.jobs;
+    let is_part = planned.preview.as_ref().is_some_and(|preview| preview.next.is_some());
+    let count = |number: u64| match is_part {
+        true => Cell::Text(format!("{number} or more")),
+        false => Cell::Number(number),
+    };
+    let mut facts = vec![
+        ("Will be requeued".to_owned(), count(jobs.changed)),
+        ("Will be left as they are".to_owned(), count(jobs.matched.saturating_sub(jobs.changed))),
+    ];
+    if !is_part {
+        return (facts, format!("Replay {} jobs", jobs.changed));
+    }
+    let text = format!("the oldest {} jobs; more match, and all of them are replayed", jobs.matched);
+    facts.insert(0, ("The numbers are those of".to_owned(), Cell::Text(text)));
+    (facts, "Replay all jobs that match".to_owned())
 }
 
 fn forecast(preview: &ReplayPreview) -> Vec<(String, Cell)> {
@@ -184,4 +199,24 @@ pub(super) async fn control(Path((id, act)): Path<(String, String)>, sent: Sent)
         Err(failure) => Err(failure),
     };
     sent.visit.done(done).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operate::views::BulkResult;
+
+    #[test]
+    fn plan_of_a_part_does_not_state_its_count_as_the_whole() {
+        let planned = |next: Option<&str>| ReplayResult {
+            jobs: BulkResult { matched: 2_000, changed: 1_990, ..BulkResult::default() },
+            replay: None,
+            preview: Some(ReplayPreview { next: next.map(str::to_owned), ..ReplayPreview::default() }),
+        };
+        assert_eq!(totals(&planned(None)).1, "Replay 1990 jobs");
+        let (facts, button) = totals(&planned(Some("job_2000")));
+        assert_eq!(button, "Replay all jobs that match");
+        let shown: Vec<String> = facts.iter().map(|(name, cell)| format!("{name}: {cell}")).collect();
+        assert!(shown[0].contains("oldest 2000 jobs") && shown[1].contains("1990 or more"), "{shown:?}");
+    }
 }

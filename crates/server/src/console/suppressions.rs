@@ -2,12 +2,12 @@
 
 use axum::response::Response;
 
-use super::page::{Block, Cell, Field, Row, Table};
+use super::page::{Block, Cell, Field, More, Row, Table};
 use super::visit::{Failure, Sent, Visit};
 use crate::operate::SuppressRequest;
 use crate::operate::views::SuppressionView;
 
-/// Rows of the list, the newest ones.
+/// Rows of a page.
 const ROWS_MAX: u32 = 200;
 
 pub(super) async fn list(visit: Visit) -> Response {
@@ -16,7 +16,9 @@ pub(super) async fn list(visit: Visit) -> Response {
 }
 
 async fn blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
-    let found = visit.operator.suppressions(None, ROWS_MAX).await?;
+    let query = visit.query();
+    let after = query.option("after").and_then(|after| after.parse().ok());
+    let found = visit.operator.suppressions(after, ROWS_MAX).await?;
     let row = |suppressed: &SuppressionView| Row {
         mark: String::new(),
         cells: vec![
@@ -32,7 +34,8 @@ async fn blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
         columns: vec!["Contact, masked", "Channel", "Who", "Why", "Since"],
         rows: found.items.iter().map(row).collect(),
         empty: "No contact is suppressed.".into(),
-        ..Table::default()
+        more: More::of(&found, "/suppressions", query),
+        bulk: None,
     };
     let form = |what: &str, button: &str| {
         let contact =

@@ -65,10 +65,7 @@ impl Shared {
     pub(super) fn caller(&self, address: IpAddr, peer: &Arc<Peer>, request: &Request<Incoming>) -> Caller {
         let proxies = &self.settings.trusted_proxies;
         let behind_trusted_proxy = proxies.contains(address);
-        let forwarded = match behind_trusted_proxy {
-            true => proxies.caller(address, request.headers()),
-            false => address,
-        };
+        let forwarded = proxies.behind(address, request.headers());
         let peer = match forwarded == address {
             true => peer.clone(),
             false => self.peers.of(forwarded, self.context.clock.now()),

@@ -59,6 +59,11 @@ impl TrustedProxies {
         self.0.iter().any(|network| number & network.mask == network.address)
     }
 
+    /// Address of the caller of a request on a connection from this peer.
+    pub(crate) fn behind(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        if self.contains(peer) { self.caller(peer, headers) } else { peer }
+    }
+
     /// Address of the caller: the last one in `X-Forwarded-For` that is not a trusted proxy. What stands before it was
     /// written by that caller and proves nothing.
     pub(super) fn caller(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {

@@ -18,6 +18,7 @@ use super::operator::Operator;
 use super::routes;
 use crate::access::Access;
 use crate::admin_token::AdminToken;
+use crate::intake::TrustedProxies;
 
 /// Request heads beyond this are rejected.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -56,7 +57,7 @@ pub(crate) type Pages = fn(Operator, Access) -> Router;
 #[derive(Clone, Debug)]
 pub(crate) struct Stopping(pub watch::Receiver<bool>);
 
-/// Address of the caller, as a request extension.
+/// Address of the caller, as a request extension: the peer of the connection, or what a trusted proxy reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub IpAddr);
 
@@ -95,6 +96,7 @@ impl AdminServer {
         hosts.extend(
             listener.local_addr().ok().map(|at| at.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()),
         );
+        let proxies = operator.settings.intake_settings.trusted_proxies.clone();
         let (clock, ledger) = (operator.clock.clone(), operator.ledger.clone());
         let access = Access::new(token, hosts, clock, ledger, operator.revisions.clone());
         let mut router = routes::router(operator.clone(), access.clone(), settings.body_timeout);
@@ -103,6 +105,7 @@ impl AdminServer {
         }
         let router = router.fallback(|| async { routes::not_found() }).layer(axum::Extension(Stopping(stop.clone())));
         let permits = Arc::new(Semaphore::new(settings.connections_max));
+        let serving = Arc::new(Serving { router, proxies, head_timeout: settings.head_timeout });
         loop {
             let Ok(permit) = permits.clone().acquire_owned().await else { break };
             let accepted = tokio::select! {
@@ -111,7 +114,7 @@ impl AdminServer {
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    let serving = serve(stream, peer.ip(), router.clone(), settings.head_timeout, stop.clone());
+                    let serving = serve(stream, peer.ip(), serving.clone(), stop.clone());
                     tokio::spawn(async move {
                         serving.await;
                         drop(permit);
@@ -129,18 +132,21 @@ impl AdminServer {
     }
 }
 
-async fn serve(
-    stream: TcpStream,
-    peer: IpAddr,
+/// What every connection needs.
+struct Serving {
     router: Router,
+    proxies: TrustedProxies,
     head_timeout: Duration,
-    mut stop: watch::Receiver<bool>,
-) {
+}
+
+async fn serve(stream: TcpStream, peer: IpAddr, serving: Arc<Serving>, mut stop: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
+    let head_timeout = serving.head_timeout;
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(Peer(peer));
-        router.clone().call(request)
+        let caller = serving.proxies.behind(peer, request.headers());
+        request.extensions_mut().insert(Peer(caller));
+        serving.router.clone().call(request)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

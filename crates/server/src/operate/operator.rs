@@ -92,6 +92,8 @@ pub struct Operator {
     changes: Option<ChangeFollower>,
     /// Held while a configuration is activated, so that concurrent changes are serialized.
     pub(super) changing: Arc<tokio::sync::Mutex<()>>,
+    /// Held while the root key is rotated: two rotations would replace each other's key file.
+    pub(super) rotating: Arc<tokio::sync::Mutex<()>>,
     /// Held while all events are accounted for, so that one reader at a time goes through them.
     pub(super) accounting: Arc<tokio::sync::Mutex<()>>,
 }
@@ -121,6 +123,7 @@ impl Operator {
             settings: Arc::new(settings),
             changes,
             changing: Arc::default(),
+            rotating: Arc::default(),
             accounting: Arc::default(),
         }
     }

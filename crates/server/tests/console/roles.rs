@@ -180,3 +180,88 @@ async fn api_token_has_its_role_and_can_be_revoked() {
     assert_eq!(world.act(&format!("/api/v1/tokens/{id}/revoke"), json!({})).await.status, 200);
     assert_eq!(status("/api/v1/status", None).await, 401);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn administrator_cannot_sign_in_as_the_holder_of_the_admin_token() {
+    let world = World::start().await;
+    add_user(&world, "adm", "admin").await;
+    let administrator = Visitor::signed_in(&world, Some("adm")).await;
+    for form in [&[][..], &[("user", "admin")]] {
+        assert_eq!(administrator.send("/links", form).await.status, 403, "{form:?}");
+    }
+    let added = world.act("/api/v1/tokens", json!({ "name": "ci", "role": "admin" })).await;
+    let secret = added.body["secret"].as_str().unwrap();
+    let link = async |order: Value| {
+        let request = world.client.post(format!("{}/api/v1/sign-in-links", world.admin)).bearer_auth(secret);
+        request.json(&order).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(link(json!({})).await, 403);
+    assert_eq!(link(json!({ "user": "admin" })).await, 403);
+    assert_eq!(link(json!({ "user": "adm" })).await, 200);
+    assert_eq!(administrator.send("/links", &[("user", "adm")]).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn open_stream_ends_with_the_session_or_token_of_its_reader() {
+    let world = World::start().await;
+    add_user(&world, "ann", "viewer").await;
+    let visitor = Visitor::signed_in(&world, Some("ann")).await;
+    let added = world.act("/api/v1/tokens", json!({ "name": "ci", "role": "viewer" })).await;
+    let open = || world.client.get(format!("{}/api/v1/stream", world.admin));
+    let mut of_session = open().header("cookie", &visitor.cookie).send().await.unwrap();
+    let mut of_token = open().bearer_auth(added.body["secret"].as_str().unwrap()).send().await.unwrap();
+    assert_eq!((of_session.status().as_u16(), of_token.status().as_u16()), (200, 200));
+    assert_eq!(world.act("/api/v1/users/ann/remove", json!({})).await.status, 200);
+    let id = added.body["id"].as_i64().unwrap();
+    assert_eq!(world.act(&format!("/api/v1/tokens/{id}/revoke"), json!({})).await.status, 200);
+    // Not cut off: the node ends both.
+    while of_session.chunk().await.unwrap().is_some() {}
+    while of_token.chunk().await.unwrap().is_some() {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn incomplete_form_decides_and_replays_nothing() {
+    let world = World::start().await;
+    let event = world.post(&lead("ada")).await.event();
+    let jobs = world.settled(&event).await;
+    let owner = Visitor::signed_in(&world, None).await;
+    let path = format!("/jobs/{}/resolve", jobs[0]["id"].as_str().unwrap());
+    for resolution in ["", "hapened"] {
+        let seen = owner.send(&path, &[("resolution", resolution), ("reason", "x")]).await;
+        assert!(seen.status == 400 && seen.html.contains("does not say whether"), "{}", seen.html);
+    }
+    for form in
+        [&[("reason", "x")][..], &[("reason", "x"), ("state", "dead")], &[("reason", "x"), ("worker", "to-crm")]]
+    {
+        let seen = owner.send("/replays", form).await;
+        assert!(seen.status == 400 && seen.html.contains("names no jobs"), "{form:?}: {}", seen.html);
+    }
+    let drop = [("reason", "x"), ("count", "0"), ("planned", "0")];
+    assert_eq!(owner.send("/dead-letters/drop", &drop).await.status, 400);
+    assert!(world.get("/api/v1/replays").await["items"].as_array().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_changed_after_their_plan_was_shown_are_not_activated() {
+    let world = World::start().await;
+    let owner = Visitor::signed_in(&world, None).await;
+    let edit = |delay: &str| {
+        let text = crate::fixture::QUEUES.replace("retention: 7d", &format!("retention: {delay}"));
+        std::fs::write(world.config_path("queues.yml"), text).unwrap();
+    };
+    edit("8d");
+    let shown = owner.get("/configuration").await.value_of("new");
+    edit("9d");
+    let before = world.get("/api/v1/status").await["revision"].clone();
+    let form = |new: &str| [("reason", "x".to_owned()), ("new", new.to_owned())];
+    let send = async |new: &str| {
+        let form = form(new);
+        let form: Vec<(&str, &str)> = form.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        owner.send("/configuration/reload", &form).await.status
+    };
+    assert_eq!((send(&shown).await, send("").await), (409, 409));
+    assert_eq!(world.get("/api/v1/status").await["revision"], before);
+    let shown = owner.get("/configuration").await.value_of("new");
+    assert_eq!(send(&shown).await, 303);
+    assert_eq!(world.get("/api/v1/status").await["revision"], json!(shown));
+}

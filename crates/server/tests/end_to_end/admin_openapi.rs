@@ -1,5 +1,7 @@
 //! The admin API does what its OpenAPI description says: schemathesis makes requests up from it and compares.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -27,6 +29,23 @@ async fn every_operation_is_described_with_its_problems() {
     assert!(operations > 90, "{operations}");
 }
 
+/// Every file of this crate, which is the working directory of the node, with its length.
+fn work_tree() -> BTreeMap<PathBuf, u64> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR"))];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() => folders.push(entry.path()),
+                _ => {
+                    files.insert(entry.path(), entry.metadata().unwrap().len());
+                }
+            }
+        }
+    }
+    files
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn schemathesis_finds_no_answer_of_the_admin_api_that_is_not_described() {
     let world = World::start().await;
@@ -43,6 +62,11 @@ async fn schemathesis_finds_no_answer_of_the_admin_api_that_is_not_described() {
             parameters.retain(|parameter| parameter["name"] != "Idempotency-Key");
         }
     }
+    // The node writes a key to an absolute path that does not exist, wherever that is on this machine.
+    let to = &mut description["components"]["schemas"]["RotateRequest"]["properties"]["to"];
+    assert!(to.is_object(), "the file of a new root key is described: {to}");
+    *to = json!({ "type": "string", "pattern": "^[^/]*$" });
+    let before = work_tree();
     std::fs::write(&api, description.to_string()).unwrap();
     let (admin, token) = (world.admin.clone(), world.token());
     let said = tokio::task::spawn_blocking(move || {
@@ -66,6 +90,7 @@ async fn schemathesis_finds_no_answer_of_the_admin_api_that_is_not_described() {
         crate::install::run("schemathesis", &mut command)
     });
     let said = said.await.unwrap();
+    assert_eq!(work_tree(), before, "the node wrote outside of its own directories");
     // It only means something if requests got past the checks of callers and bodies.
     let audit: Value = world.get("/api/v1/audit?limit=500").await;
     assert!(audit["items"].as_array().unwrap().len() > 5, "hardly any command was done: {audit}\n{said}");

@@ -105,6 +105,37 @@ async fn many_approvals_are_decided_at_once() {
     assert_eq!(shop.world.act("/api/v1/approvals", order(false)).await.body["matched"], 0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn approval_asked_for_after_the_count_is_not_decided_with_it() {
+    let shop = Shop::open(&worker(""), &[]).await;
+    let first = shop.world.post(&cart("c1", "ada")).await.event();
+    let asked_at = asked(&shop, &first).await["asked_at"].clone();
+    let order = json!({"decision": "approve", "reason": "all fine", "all": true, "asked_before": &asked_at});
+    assert_eq!(shop.world.act("/api/v1/approvals", order).await.body["matched"], 0);
+    let later = || async { Some(shop.world.get("/api/v1/clock").await["ledger"].clone()).filter(|at| *at != asked_at) };
+    let counted = until(later).await;
+    let wrong = json!({"decision": "approve", "reason": "x", "all": true, "asked_before": "soon"});
+    assert_eq!(shop.world.act("/api/v1/approvals", wrong).await.status, 400);
+    let order = json!({"decision": "approve", "reason": "all fine", "all": true, "asked_before": counted});
+    assert_eq!(shop.world.act("/api/v1/approvals", order).await.body["changed"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn address_in_the_question_of_an_approval_is_masked() {
+    let asks = worker("").replace("event.first_name", "event.email").replace("event.total", "event.email");
+    let shop = Shop::open(&asks, &[]).await;
+    let event = shop.world.post(&cart("c1", "ada")).await.event();
+    let question = asked(&shop, &event).await;
+    let address = cart("c1", "ada")["email"].as_str().unwrap().to_owned();
+    assert!(question["title"].as_str().unwrap().contains("***@"), "{question}");
+    let id = question["id"].as_str().unwrap();
+    for path in [format!("/api/v1/approvals/{id}"), "/api/v1/approvals".into(), format!("/api/v1/trace?about={event}")]
+    {
+        let shown = shop.world.page(&path).await;
+        assert!(shown.contains(id) && !shown.contains(&address), "{path}: {shown}");
+    }
+}
+
 /// The process dies after every step: asked, answered, begun, sent. One mail, never two, and never none once it was approved
 /// and nothing is unknown.
 #[tokio::test(flavor = "multi_thread")]

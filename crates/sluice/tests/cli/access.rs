@@ -124,3 +124,23 @@ fn command_without_an_actor_is_recorded_under_the_user_of_the_system() {
     }
     assert!(!audit.to_string().contains("unknown"), "{audit}");
 }
+
+#[test]
+fn relative_file_for_a_new_root_key_is_one_below_the_callers_directory() {
+    let workplace = Workplace::alone();
+    let node = workplace.up(&[]);
+    let elsewhere = workplace.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let rotate = |to: &str| {
+        let mut command = workplace.command(&["keys", "rotate", "--to", to, "--config", ".."]);
+        Ran::of(command.current_dir(&elsewhere))
+    };
+    let rotated = rotate("new.key").ok();
+    let written = elsewhere.join("new.key");
+    assert_eq!(mode(&written), 0o600);
+    assert!(!workplace.path().join("new.key").exists(), "the working directory of the node");
+    assert!(rotated.stdout.contains("/elsewhere/new.key"), "{rotated}");
+    let again = rotate("new.key");
+    assert!(again.code == 2 && again.stderr.contains("exists already"), "{again}");
+    node.stop();
+}

@@ -47,6 +47,26 @@ fn event_is_edited_shown_and_restored() {
 }
 
 #[test]
+fn edit_of_another_operator_while_the_editor_is_open_is_a_conflict() {
+    let Scene { workplace, .. } = &scene();
+    let dead = workplace.json(&["dlq", "--json"]);
+    let job = dead["items"].as_array().unwrap().iter().find(|job| job["state"] == "dead").unwrap()["id"].clone();
+    let event = event_of(workplace, job.as_str().unwrap());
+    let script = format!(
+        "#!/bin/sh\n{} events edit {event} --set attributes.company=Others --reason meanwhile --yes >&2\n\
+         echo '{{\"attributes\": {{\"last_name\": \"Mine\"}}}}' > \"$1\"\n",
+        env!("CARGO_BIN_EXE_sluice")
+    );
+    workplace.write("editor.sh", &script);
+    let editor = format!("sh {}", workplace.path().join("editor.sh").display());
+    let mut command = workplace.command(&["events", "edit", &event, "--reason", "by hand", "--yes"]);
+    let edited = Ran::of(command.env("EDITOR", editor).env_remove("VISUAL"));
+    assert!(edited.code == 1 && edited.stderr.contains("revision 1 is the current one"), "{edited}");
+    let revisions = workplace.json(&["events", "revisions", &event, "--json"]);
+    assert_eq!(revisions.as_array().unwrap().len(), 2, "{revisions}");
+}
+
+#[test]
 fn flows_queues_and_filtered_audit_are_listed() {
     let Scene { workplace, .. } = &scene();
     says(workplace, "flows", &workplace.run(&["flows"]).ok());

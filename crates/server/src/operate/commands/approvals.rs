@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sluice_domain::access::Permission;
 use sluice_domain::approval::{ApprovalId, ApprovalState, Choice};
+use sluice_domain::time::Time;
 use sluice_ledger::{ApprovalFilter, ApprovalRecord, DecideApproval, Decided, Page};
 use utoipa::ToSchema;
 
@@ -47,6 +48,10 @@ pub struct DecisionsRequest {
     /// Every pending approval.
     #[serde(default)]
     pub all: bool,
+    /// With `worker` or `all`: only approvals that were asked for before this time (`ledger` of `/api/v1/clock`), so that what was
+    /// counted is what is decided.
+    #[serde(default)]
+    pub asked_before: Option<String>,
     /// Report the result without changing anything.
     #[serde(default)]
     pub dry_run: bool,
@@ -96,10 +101,14 @@ impl Operator {
         if order.ids.is_empty() != by_filter {
             return Err(OperateError::Invalid("set exactly one of ids, worker and all".into()));
         }
+        let time = |text: &str| {
+            Time::parse(text)
+                .ok_or_else(|| OperateError::Invalid(format!("`{text}` is not a time, such as 2026-11-15T10:00:00Z")))
+        };
+        let asked_before = order.asked_before.as_deref().map(time).transpose()?;
         let mut ids = order.ids.iter().map(|id| parse_approval(id)).collect::<Result<Vec<_>, _>>()?;
         if by_filter {
-            let filter =
-                ApprovalFilter { state: Some(ApprovalState::Pending), worker: order.worker, asked_before: None };
+            let filter = ApprovalFilter { state: Some(ApprovalState::Pending), worker: order.worker, asked_before };
             let mut after = None;
             loop {
                 let page = self.ledger.approvals(filter.clone(), Page { after, limit: SLICE as u32 }).await?;

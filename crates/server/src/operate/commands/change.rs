@@ -29,7 +29,7 @@ pub struct Wanted {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct ApplyRequest {
     #[serde(flatten)]
     pub wanted: Wanted,
@@ -226,12 +226,32 @@ impl Operator {
         reason: &str,
         stranding: Stranding,
     ) -> Result<(String, bool), OperateError> {
+        self.reload_if((actor, reason), stranding, |_| true).await
+    }
+
+    /// The same, if the files are still the revision that was reviewed.
+    pub async fn reload_reviewed(&self, actor: &str, reason: &str, reviewed: &str) -> Result<String, OperateError> {
+        let is_reviewed = |revision: &str| revision == reviewed;
+        Ok(self.reload_if((actor, reason), Stranding::Refused, is_reviewed).await?.0)
+    }
+
+    async fn reload_if(
+        &self,
+        (actor, reason): (&str, &str),
+        stranding: Stranding,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<(String, bool), OperateError> {
         self.permit(Permission::Administer)?;
         let actor = &self.actor(actor);
         let _one_at_a_time = self.changing.lock().await;
         let loaded = run::load(&self.settings).map_err(|error| OperateError::Config(explained(error)));
         let run::LoadedConfig { live, files, warnings, .. } = loaded?;
         let revision = live.revision.clone();
+        if !is_wanted(&revision) {
+            let detail =
+                format!("the files are revision {revision} by now, not the one that was shown; look at the plan again");
+            return Err(OperateError::Refused("plan-outdated", detail));
+        }
         let before = self.revisions.current();
         if live.is_same(&before) {
             return Ok((revision.to_string(), false));

@@ -24,8 +24,8 @@ pub enum KeyKind {
 #[serde(deny_unknown_fields)]
 pub struct RotateRequest {
     pub key: KeyKind,
-    /// File on the node's machine for the new root key, if the key is not in the data directory. An existing file is
-    /// read.
+    /// Absolute path of a new file on the node's machine for the new root key; needed if the key is not in the data directory. Its
+    /// directory exists, the file does not.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub to: Option<PathBuf>,
@@ -50,9 +50,13 @@ impl Operator {
         let at = self.clock.ledger_time();
         match order.key {
             KeyKind::Root => {
-                let (key, path) =
-                    root_key::rotate(&self.ledger, &self.settings.data, order.to.as_deref(), actor, at).await?;
-                tracing::warn!(key = key.id(), path = %path.display(), "root key rotated; keep a copy elsewhere");
+                // Not cancelled with the request: a caller that hangs up must not leave a key behind that nobody installs.
+                let rotation = self.clone().rotate_root(order.to.clone(), actor.clone());
+                let rotated = tokio::spawn(rotation).await;
+                rotated.map_err(|error| OperateError::Invalid(format!("the rotation failed: {error}")))??;
+            }
+            KeyKind::Tenant if order.to.is_some() => {
+                return Err(OperateError::Invalid("only a root key has a file; leave `to` out".to_owned()));
             }
             KeyKind::Tenant => {
                 self.ledger.rotate_tenant(actor.to_owned(), at).await?;
@@ -60,5 +64,13 @@ impl Operator {
             }
         }
         self.keys().await
+    }
+
+    async fn rotate_root(self, to: Option<PathBuf>, actor: String) -> Result<(), OperateError> {
+        let _one_at_a_time = self.rotating.lock().await;
+        let at = self.clock.ledger_time();
+        let (key, path) = root_key::rotate(&self.ledger, &self.settings.data, to.as_deref(), &actor, at).await?;
+        tracing::warn!(key = key.id(), path = %path.display(), "root key rotated; keep a copy elsewhere");
+        Ok(())
     }
 }

@@ -88,8 +88,6 @@ impl Operator {
         let mut jobs = BulkResult::default();
         if rate.is_none() {
             while let Some(taken) = self.replays.take_batch(started.id).await? {
-                jobs.matched += taken.looked_at;
-                jobs.changed += taken.replayed;
                 let skipped = taken.skipped.into_iter().map(|(job, why)| skipped_job(job, &why.to_string()));
                 jobs.skipped.extend(skipped.take(SKIPPED_MAX.saturating_sub(jobs.skipped.len())));
                 if taken.is_last {
@@ -99,6 +97,10 @@ impl Operator {
         }
         self.replays.wake();
         let replay = self.replay_record(started.id).await?;
+        if rate.is_none() {
+            // The loop of the node may have taken some of the batches.
+            (jobs.matched, jobs.changed) = (replay.replayed + replay.skipped, replay.replayed);
+        }
         Ok(ReplayResult { jobs, replay: Some(replay.into()), preview: None })
     }
 

@@ -11,7 +11,7 @@ use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views::ShadowView;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct ShadowRequest {
     #[serde(flatten)]
     pub wanted: Wanted,

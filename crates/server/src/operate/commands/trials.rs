@@ -13,7 +13,7 @@ use crate::operate::views::TrialView;
 use crate::trials::{Trial, TrialInput};
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct TrialRequest {
     #[serde(flatten)]
     pub wanted: Wanted,

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use sluice_domain::access::{
-    CredentialKind, LINK_LIFETIME, OWNER, Permission, Role, TOKEN_LIFETIME_DEFAULT, TOKEN_LIFETIME_MAX, TOKENS_MAX,
-    USERS_MAX, check_user_name,
+    CredentialKind, Identity, LINK_LIFETIME, OWNER, Permission, Role, TOKEN_LIFETIME_DEFAULT, TOKEN_LIFETIME_MAX,
+    TOKENS_MAX, USERS_MAX, check_user_name,
 };
 use sluice_domain::unit;
 use sluice_ledger::{NewCredential, PutUser, RemoveUser, RevokeCredential, random_token, secret_digest};
@@ -130,10 +130,16 @@ impl Operator {
         }
     }
 
-    /// Makes a sign-in link for a user, or for the holder of the admin token. It counts once.
+    /// Makes a sign-in link for a user, or for the holder of the admin token. It counts once. Only that holder makes one for
+    /// themselves: an administrator would act as somebody else, with every permission.
     pub async fn add_link(&self, user: Option<&str>, actor: &str) -> Result<LinkView, OperateError> {
         self.permit(Permission::Administer)?;
         let name = user.unwrap_or(OWNER);
+        if name == OWNER && self.caller.identity != Identity::Owner {
+            let detail =
+                "only the holder of the admin token makes a link for themselves; name a user. Nothing was done";
+            return Err(OperateError::Forbidden(detail.to_owned()));
+        }
         if name != OWNER && self.ledger.user(name.to_owned()).await?.is_none() {
             return Err(unknown_user(name));
         }

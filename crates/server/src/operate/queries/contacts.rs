@@ -258,7 +258,7 @@ impl Operator {
         let page = Page { after: None, limit: TRACE_LINES_MAX };
         for approval in self.ledger.approvals(ApprovalFilter::default(), page).await? {
             if ids.contains(&approval.job.to_string()) {
-                let what = format!("{}: {}", approval.title, approval.state.as_str());
+                let what = format!("{}: {}", mask::text(&approval.title), approval.state.as_str());
                 let at = approval.decided_at.unwrap_or(approval.asked_at).to_string();
                 entries.push(entry((at, "approval"), approval.id.to_string(), what, "approvals show"));
             }

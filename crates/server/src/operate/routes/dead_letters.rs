@@ -41,6 +41,7 @@ pub(super) async fn dead_reasons(
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct DropRequest {
     #[serde(flatten)]
     selection: Selection,

@@ -13,8 +13,8 @@ pub(super) async fn show(operator: Operator) -> ApiResult<KeysView> {
     Ok(Json(operator.keys().await?))
 }
 
-/// Rotate the root key or the tenant key.
-#[utoipa::path(post, path = "/api/v1/keys/rotate", request_body = RotateRequest, responses((status = 200, body = KeysView)))]
+/// Rotate the root key or the tenant key. Needs the role admin.
+#[utoipa::path(post, path = "/api/v1/keys/rotate", request_body = RotateRequest, responses((status = 200, body = KeysView), (status = 400), (status = 403)))]
 pub(super) async fn rotate(operator: Operator, JsonBody(order): JsonBody<RotateRequest>) -> ApiResult<KeysView> {
     Ok(Json(operator.rotate_keys(&order).await?))
 }

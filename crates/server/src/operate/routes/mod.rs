@@ -171,6 +171,7 @@ pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration)
         .layer(middleware::map_response(as_problem))
         .layer(middleware::from_fn_with_state(operator.clone(), idempotency::once))
         .layer(axum::Extension(stream::Streams::default()))
+        .layer(axum::Extension(access.clone()))
         .layer(axum::Extension(exports::Exports::default()));
     let guarded = Router::new()
         .nest("/api/v1", api)

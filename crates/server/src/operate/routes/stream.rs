@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Extension;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header, request};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::problem;
+use crate::access::Access;
 use crate::operate::listener::Stopping;
 use crate::operate::operator::Operator;
 
@@ -27,6 +28,8 @@ const PACE: Duration = Duration::from_secs(1);
 const TOLD_PER_SECOND: usize = 8;
 /// A comment is sent after so many quiet steps of [`PACE`], so that a lost connection is noticed.
 const QUIET_MAX: u32 = 15;
+/// The session or token of the reader is looked at after so many steps of [`PACE`].
+const CHECKED_EVERY: u32 = 5;
 
 /// Permits of open streams.
 #[derive(Clone, Debug)]
@@ -49,13 +52,24 @@ fn steps_between(open: usize) -> u32 {
     u32::try_from(open.div_ceil(TOLD_PER_SECOND)).unwrap_or(u32::MAX).max(1)
 }
 
+/// Who reads a stream.
+struct Reader {
+    access: Access,
+    /// Of the request, with its cookie or token.
+    head: request::Parts,
+    streams: Streams,
+    _permit: OwnedSemaphorePermit,
+}
+
 /// Changes as server-sent events: `jobs` (events, jobs or effects) and `control` (pauses, safe mode, the active revision,
-/// suppression). Ends when the node stops.
+/// suppression). Ends when the node stops, and soon after the session or token of its reader has ended.
 #[utoipa::path(get, path = "/api/v1/stream", responses((status = 200, content_type = "text/event-stream"), (status = 503)))]
 pub(super) async fn stream(
     operator: Operator,
     Extension(streams): Extension<Streams>,
     Extension(stopping): Extension<Stopping>,
+    Extension(access): Extension<Access>,
+    head: request::Parts,
 ) -> Response {
     let Ok(permit) = streams.0.clone().try_acquire_owned() else {
         let detail = format!("{STREAMS_MAX} streams are open; read the lists instead, or close one");
@@ -64,23 +78,18 @@ pub(super) async fn stream(
         return refusal;
     };
     let (messages, received) = mpsc::channel(1);
-    tokio::spawn(report(operator, messages, stopping, (streams, permit)));
+    tokio::spawn(report(operator, messages, stopping, Reader { access, head, streams, _permit: permit }));
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     (headers, Body::new(Messages(received))).into_response()
 }
 
-/// Writes a message whenever a counter has moved, until the reader goes or the node stops.
-async fn report(
-    operator: Operator,
-    messages: mpsc::Sender<Bytes>,
-    stopping: Stopping,
-    (streams, _permit): (Streams, OwnedSemaphorePermit),
-) {
+/// Writes a message whenever a counter has moved, until the reader goes, is not admitted any more, or the node stops.
+async fn report(operator: Operator, messages: mpsc::Sender<Bytes>, stopping: Stopping, reader: Reader) {
     let Stopping(mut stop) = stopping;
     let mut changes = operator.ledger.changes();
     let operations = || operator.ledger.stats().operations.load(Ordering::Relaxed);
     let mut seen = operations();
-    let (mut quiet, mut untold) = (0, 0);
+    let (mut quiet, mut untold, mut unchecked) = (0, 0, 0);
     if messages.send(Bytes::from_static(b"retry: 2000\nevent: hello\ndata: {}\n\n")).await.is_err() {
         return;
     }
@@ -90,10 +99,17 @@ async fn report(
             _ = stop.wait_for(|stop| *stop) => return,
             () = messages.closed() => return,
         }
+        unchecked += 1;
+        if unchecked >= CHECKED_EVERY {
+            unchecked = 0;
+            if !reader.access.still_admits(&reader.head).await {
+                return;
+            }
+        }
         let now = operations();
         let mut text = String::new();
         untold += 1;
-        if now != seen && untold >= steps_between(streams.open()) {
+        if now != seen && untold >= steps_between(reader.streams.open()) {
             text.push_str("event: jobs\ndata: {}\n\n");
             (seen, untold) = (now, 0);
         }

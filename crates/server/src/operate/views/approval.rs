@@ -1,6 +1,7 @@
 //! Approvals.
 
 use serde::{Deserialize, Serialize};
+use sluice_domain::mask;
 use sluice_ledger::ApprovalRecord;
 use utoipa::ToSchema;
 
@@ -10,7 +11,9 @@ pub struct ApprovalView {
     pub id: String,
     /// pending, approved or rejected.
     pub state: String,
+    /// Masked.
     pub title: String,
+    /// Masked.
     pub summary: String,
     pub job: String,
     pub worker: String,
@@ -30,8 +33,8 @@ impl From<ApprovalRecord> for ApprovalView {
         ApprovalView {
             id: record.id.to_string(),
             state: record.state.as_str().to_owned(),
-            title: record.title,
-            summary: record.summary,
+            title: mask::text(&record.title).into_owned(),
+            summary: mask::text(&record.summary).into_owned(),
             job: record.job.to_string(),
             worker: record.worker,
             step: record.step_id,
