@@ -215,11 +215,13 @@ impl Event {
 
     /// Digest of the entity: the first identity field with a value, or the idempotency key. Lanes keep order per entity.
     pub fn entity(&self) -> u64 {
-        let identity = ["contact_external_id", "external_id", "email", "phone_e164", "phone"]
-            .into_iter()
-            .find_map(|name| self.identity.get(name).and_then(Value::as_str).map(|value| (name, value)))
-            .filter(|(_, value)| !value.trim().is_empty());
-        let (kind, value) = identity.unwrap_or(("key", &self.idempotency_key));
+        let value = |name: &'static str| {
+            let text = self.identity.get(name).and_then(scalar).filter(|text| !text.trim().is_empty())?;
+            Some((name, text))
+        };
+        let identity =
+            ["contact_external_id", "external_id", "email", "phone_e164", "phone"].into_iter().find_map(value);
+        let (kind, value) = identity.unwrap_or_else(|| ("key", self.idempotency_key.clone()));
         static CONTEXT: DigestContext = DigestContext::new("sluice entity");
         u64::from_le_bytes(CONTEXT.of(|hasher| {
             hasher.update(kind.as_bytes()).update(&[0]).update(value.trim().to_lowercase().as_bytes());
@@ -335,6 +337,24 @@ mod tests {
         assert_eq!(EventId::parse(&id.to_string().to_uppercase().replace("EVT_", "evt_")), Some(id));
         assert_ne!(EventId::new(key, 1), id);
         assert_eq!(EventId::parse("evt_short"), None);
+    }
+
+    #[test]
+    fn events_with_the_same_numeric_id_are_in_one_lane() {
+        let event = |id: Value, key: &str| Event {
+            identity: Map::from_iter([("external_id".to_owned(), id)]),
+            idempotency_key: key.to_owned(),
+            ..apply(json!({"id": 1, "email": "ada@example.com"})).unwrap()
+        };
+        assert_eq!(event(json!(7), "a").entity(), event(json!(7), "b").entity());
+        assert_eq!(event(json!(7), "a").entity(), event(json!("7"), "b").entity());
+        assert_ne!(event(json!(7), "a").entity(), event(json!(8), "a").entity());
+        let with_email = |id: &str| {
+            let mut event = event(json!(id), id);
+            event.identity.insert("email".to_owned(), json!("ada@example.com"));
+            event
+        };
+        assert_eq!(with_email("").entity(), with_email(" ").entity(), "a blank id is none");
     }
 
     #[test]

@@ -6,6 +6,8 @@ mod strategy;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::digest::{DigestContext, write_parts};
 use crate::time::Time;
 
@@ -19,7 +21,8 @@ pub use strategy::{
 pub const TENANT: &str = "default";
 
 /// Idempotency key as the ledger stores it: a digest of fixed length that reveals nothing of the key text.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct KeyDigest(pub [u8; 16]);
 
 impl KeyDigest {

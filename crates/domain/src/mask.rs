@@ -147,19 +147,19 @@ pub fn value(input: &serde_json::Value) -> serde_json::Value {
     match input {
         Value::String(plain) => Value::String(text(plain).into_owned()),
         Value::Array(items) => Value::Array(items.iter().map(value).collect()),
-        Value::Object(members) => Value::Object(
-            members
-                .iter()
-                .map(|(name, member)| {
-                    (
-                        name.clone(),
-                        if is_secret_name(name) { Value::String("***".into()) } else { mask_member(name, member) },
-                    )
-                })
-                .collect(),
-        ),
+        Value::Object(members) => {
+            Value::Object(members.iter().map(|(name, value)| (name.clone(), member(name, value))).collect())
+        }
         Value::Number(number) if digits(number.to_string().as_bytes()) >= 16 => input.clone(),
         other => other.clone(),
+    }
+}
+
+/// Masks the value of a member with this name, as [`value`] does with the members of an object.
+pub fn member(name: &str, input: &serde_json::Value) -> serde_json::Value {
+    match is_secret_name(name) {
+        true => serde_json::Value::String("***".into()),
+        false => mask_member(name, input),
     }
 }
 
@@ -167,11 +167,10 @@ pub fn value(input: &serde_json::Value) -> serde_json::Value {
 pub fn field(name: &str, input: &serde_json::Value) -> serde_json::Value {
     let is_name = name.to_lowercase().contains("name");
     match input {
-        _ if is_secret_name(name) => serde_json::Value::String("***".into()),
-        serde_json::Value::String(text) if is_name => {
+        serde_json::Value::String(text) if is_name && !is_secret_name(name) => {
             serde_json::Value::String(text.chars().take(1).chain("***".chars()).collect())
         }
-        _ => mask_member(name, input),
+        _ => member(name, input),
     }
 }
 

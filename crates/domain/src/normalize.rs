@@ -18,6 +18,23 @@ pub fn e164(text: &str, region: Option<&str>) -> String {
     }
 }
 
+/// A phone number with a country code as `+14155550123`, with its extension as `+14155550123;ext=7`. `None` for any other text, and for
+/// a number of zeros alone.
+pub fn international(text: &str) -> Option<String> {
+    let parsed = phonenumber::parse(None, text.trim()).ok()?;
+    let number = parsed.format().mode(phonenumber::Mode::E164).to_string();
+    let digits = number.strip_prefix('+')?;
+    let is_number = (7..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // A country code has at most three digits.
+    if !is_number || digits.bytes().skip(3).all(|byte| byte == b'0') {
+        return None;
+    }
+    Some(match parsed.extension() {
+        Some(extension) => format!("{number};ext={extension}"),
+        None => number,
+    })
+}
+
 /// Whether a text is the code of a country that phone numbers are known of, such as `US`.
 pub fn is_region(text: &str) -> bool {
     text.to_ascii_uppercase().parse::<phonenumber::country::Id>().is_ok()
@@ -78,6 +95,18 @@ mod tests {
             assert_eq!(e164(text, region), number, "{text}");
         }
         assert_eq!(phone_hash("415 555 0123", Some("US")), phone_hash("+1 (415) 555-0123", None));
+    }
+
+    #[test]
+    fn only_a_whole_number_with_a_country_code_is_international() {
+        assert_eq!(international(" +1 (415) 555-0123 ").as_deref(), Some("+14155550123"));
+        assert_eq!(international("+44 20 7946 0958").as_deref(), Some("+442079460958"));
+        assert_eq!(international("+1 415 555 0123 ext. 7").as_deref(), Some("+14155550123;ext=7"));
+        for text in
+            ["", "+", "+1", "+49 ", "+1 n/a", "n/a", "555-0123", "+1 000 000 0000", "+49 000000", "+351 000 000 000"]
+        {
+            assert_eq!(international(text), None, "{text}");
+        }
     }
 
     #[test]

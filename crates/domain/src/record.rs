@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::contact::Observation;
 use crate::event::{Event, EventId, MappingWarning};
@@ -137,6 +137,8 @@ pub struct EventBody {
     pub normalized: String,
     /// Number of edits of the normalized event.
     pub edits: u32,
+    /// Identity fields that were supplied after the event was accepted. The normalized event has them; the request does not.
+    pub supplied: Map<String, Value>,
     pub decoded: DecodedEvent,
 }
 
@@ -265,8 +267,7 @@ impl NewEvent {
             headers: draft.headers,
             raw: draft.raw,
             normalized: serde_json::to_string(event).expect("an event has a JSON form"),
-            edits: 0,
-            decoded: DecodedEvent::default(),
+            ..EventBody::default()
         };
         NewEvent {
             key,

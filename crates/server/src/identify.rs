@@ -32,7 +32,7 @@ pub(crate) async fn run(context: WorkContext, mut stop: watch::Receiver<bool>) {
             _ = stop.wait_for(|stop| *stop) => return,
         };
         let has_more = match looked {
-            Ok(events) => events == PAGE as usize,
+            Ok(has_more) => has_more,
             Err(Error::Failed) => return,
             Err(error) => {
                 tracing::warn!(%error, "identities of quarantined events are not looked up; retrying at the next interval");
@@ -49,22 +49,23 @@ pub(crate) async fn run(context: WorkContext, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Makes the lookups of the events that are due. Returns their number.
-async fn look(context: &WorkContext) -> Result<usize, Error> {
+/// Makes the lookups of the events that are due. Returns whether more are due, and can be made at once.
+async fn look(context: &WorkContext) -> Result<bool, Error> {
     let due = context.ledger.due_identity_lookups(context.clock.ledger_time(), PAGE).await?;
-    let events = due.len();
+    let mut has_more = due.len() == PAGE as usize;
     let mut searches = stream::iter(due).map(|(seq, tries)| search(context, seq, tries)).buffer_unordered(EVENTS_MAX);
     while let Some(searched) = searches.next().await {
         match searched {
             Err(Error::Failed) => return Err(Error::Failed),
             // One event that cannot be read does not hold up the others.
             Err(error) => {
+                has_more = false;
                 tracing::warn!(%error, "the identity of a quarantined event is not looked up; retrying at the next interval")
             }
             Ok(()) => {}
         }
     }
-    Ok(events)
+    Ok(has_more)
 }
 
 async fn search(context: &WorkContext, seq: EventSeq, tries: u32) -> Result<(), Error> {

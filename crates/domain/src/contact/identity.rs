@@ -1,13 +1,15 @@
 //! The contact of an event, by its identifiers. Nothing is guessed: an identifier that belongs to another contact is kept apart and
 //! shown as a conflict.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Conflict, ContactId, ContactState, IDENTITY_CONFLICT, OnConflict};
 use crate::key::KeyDigest;
 use crate::mutant::Mutant;
 use crate::outcome::{Failure, FailureClass};
 
 /// An identifier of an event. The value itself is not here.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identifier {
     /// Such as `email`, or `external_id of shop`.
     pub kind: String,

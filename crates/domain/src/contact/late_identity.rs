@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::rules::is_placeholder;
 use super::{ContactRules, Observation, ObservedValue};
 use crate::event::{Event, scalar};
 use crate::job::JobState;
@@ -33,9 +34,6 @@ pub const WAIT_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub const WAIT_MAX: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 /// Length of a value that links events. A longer one links none.
 const LINK_BYTES_MAX: usize = 512;
-
-/// What senders put where they have no value. Each would link events of different people.
-const PLACEHOLDERS: [&str; 7] = ["null", "none", "undefined", "unknown", "nan", "n/a", "[object object]"];
 
 /// A field whose value links events of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,8 +164,8 @@ impl ContactRules {
             return None;
         }
         let usable = |rule: &&super::IdentifierRule| {
-            let text = event.identity.get(&rule.field).and_then(scalar);
-            text.is_some_and(|text| rule.identifier(&event.source, &text).is_some())
+            let value = event.identity.get(&rule.field);
+            value.is_some_and(|value| rule.identifier_of(&event.source, value).is_some())
         };
         let supplied = self.identifiers.iter().filter(usable);
         let identity =
@@ -197,7 +195,7 @@ impl ContactRules {
     ) -> Option<(Observation, Map<String, Value>)> {
         let usable = |field: &str, text: &str| {
             let rule = self.identifiers.iter().find(|rule| rule.field == field);
-            rule.is_some_and(|rule| !is_placeholder(text.trim()) && rule.normalized(text).is_some())
+            rule.is_some_and(|rule| rule.normalized(text).is_some())
         };
         let found = found.iter().filter(|(field, text)| usable(field, text));
         let found: BTreeMap<String, String> = found.map(|(field, text)| (field.clone(), text.clone())).collect();
@@ -252,12 +250,6 @@ impl CorrelationRule {
         let expires_at = event.audit.received_at + self.within;
         Some(Link { digest: KeyDigest::new(TENANT, &kind, text), expires_at })
     }
-}
-
-/// Whether a text stands for no value: blank, zeros such as a nil UUID, or a word for nothing.
-fn is_placeholder(text: &str) -> bool {
-    let is_zero = text.chars().all(|c| matches!(c, '0' | '-' | '.' | ' '));
-    is_zero || PLACEHOLDERS.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]

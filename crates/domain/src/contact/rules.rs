@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::identity::Identifier;
@@ -32,7 +33,8 @@ pub struct ContactRules {
 }
 
 /// What becomes of an event whose identifiers belong to several contacts, or contradict the one that they belong to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OnConflict {
     /// The first identifier decides; the others are kept apart.
     #[default]
@@ -97,13 +99,23 @@ impl IdentifierRule {
         Some(Identifier { kind, digest, single: self.kind() == IdentifierKind::Id })
     }
 
-    /// The text in the form that is compared. `None` if it identifies no one.
+    /// The identifier of a value as an event has it. True and false identify no one.
+    pub(super) fn identifier_of(&self, source: &str, value: &Value) -> Option<Identifier> {
+        let text = scalar(value).filter(|_| !value.is_boolean())?;
+        self.identifier(source, &text)
+    }
+
+    /// The text in the form that is compared. `None` if it identifies no one: everybody who has no value may have the same text, such as
+    /// `undefined`, `+1` or the customer number 0 of guests.
     pub(super) fn normalized(&self, text: &str) -> Option<String> {
         let text = text.trim();
+        if is_placeholder(text) {
+            return None;
+        }
         match self.kind() {
-            IdentifierKind::Email => Some(normalize::email(text)).filter(|email| email.contains('@')),
-            IdentifierKind::Phone => Some(normalize::e164(text, None)).filter(|phone| phone.starts_with('+')),
-            IdentifierKind::Id => Some(text.to_owned()).filter(|text| !text.is_empty()),
+            IdentifierKind::Email => Some(normalize::email(text)).filter(|email| is_address(email)),
+            IdentifierKind::Phone => normalize::international(text),
+            IdentifierKind::Id => Some(text.to_owned()),
         }
     }
 
@@ -112,7 +124,7 @@ impl IdentifierRule {
         match self.kind() {
             IdentifierKind::Email => ": an address has an @",
             IdentifierKind::Phone => ": a number begins with + and the country code",
-            IdentifierKind::Id => ": it is blank",
+            IdentifierKind::Id => ": it is blank, zero, or a word for no value",
         }
     }
 }
@@ -122,8 +134,8 @@ impl ContactRules {
     pub fn observe(&self, event: &Event) -> Observation {
         let mut identifiers: Vec<Identifier> = Vec::with_capacity(self.identifiers.len());
         for rule in &self.identifiers {
-            let text = event.identity.get(&rule.field).and_then(scalar);
-            if let Some(identifier) = text.and_then(|text| rule.identifier(&event.source, &text))
+            let value = event.identity.get(&rule.field);
+            if let Some(identifier) = value.and_then(|value| rule.identifier_of(&event.source, value))
                 && !identifiers.iter().any(|other| other.digest == identifier.digest)
             {
                 identifiers.push(identifier);
@@ -150,7 +162,12 @@ impl ContactRules {
         members: &'a Map<String, Value>,
         source: &'a str,
     ) -> impl Iterator<Item = ObservedValue> + 'a {
-        let said = members.iter().filter(|(_, value)| says_something(value));
+        // The first value of a guarded field stays: one that identifies no one would keep the real one out.
+        let is_usable = move |name: &str, value: &Value| {
+            let rule = self.identifiers.iter().find(|rule| section == "identity" && rule.field == name);
+            rule.is_none_or(|rule| rule.identifier_of(source, value).is_some())
+        };
+        let said = members.iter().filter(move |(name, value)| says_something(value) && is_usable(name, value));
         said.map(move |(name, value)| ObservedValue {
             field: format!("{section}.{name}"),
             value: value.clone(),
@@ -178,6 +195,19 @@ impl ContactRules {
         }
         identifiers
     }
+}
+
+/// What senders put where they have no value.
+const PLACEHOLDERS: [&str; 7] = ["null", "none", "undefined", "unknown", "nan", "n/a", "[object object]"];
+
+/// Whether a text stands for no value: blank, zeros such as a nil UUID, or a word for nothing.
+pub(super) fn is_placeholder(text: &str) -> bool {
+    let is_zero = text.chars().all(|c| matches!(c, '0' | '-' | '.' | ' '));
+    is_zero || PLACEHOLDERS.iter().any(|word| text.eq_ignore_ascii_case(word))
+}
+
+fn is_address(email: &str) -> bool {
+    email.rsplit_once('@').is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty())
 }
 
 /// Null and blank text say nothing about a field; a value that is too long is not merged.
@@ -234,6 +264,28 @@ mod tests {
         assert_eq!(shared.identifier("shop", "7"), shared.identifier("forms", "7"));
         assert_eq!(of("shop", json!({"phone": "555-0123", "email": "nobody", "external_id": " "})), []);
         assert_eq!(of("shop", json!({"phone": "+14155550123", "phone_e164": "+14155550123"})).len(), 1);
+    }
+
+    #[test]
+    fn values_that_everybody_without_one_has_identify_no_one() {
+        let of = |field: &str, value: Value| {
+            let observation = rules().observe(&event("shop", json!({ field: value })));
+            let values = observation.values.iter().filter(|value| value.field.starts_with("identity.")).count();
+            (observation.identifiers.len(), values)
+        };
+        for value in [json!(0), json!("0"), json!("null"), json!("Undefined"), json!("N/A"), json!(false), json!("-")] {
+            assert_eq!(of("external_id", value.clone()), (0, 0), "{value}");
+        }
+        for value in ["@", "ada@", "@x.org", "n/a"] {
+            assert_eq!(of("email", json!(value)), (0, 0), "{value}");
+        }
+        for value in ["+", "+1", "+49 ", "+1 000 000 0000", "555-0123"] {
+            assert_eq!(of("phone", json!(value)), (0, 0), "{value}");
+        }
+        assert_eq!(of("external_id", json!("a0")), (1, 1));
+        assert_eq!(of("plan", json!("none")), (0, 1), "not an identifier");
+        let phone = |text: &str| rules().observe(&event("shop", json!({ "phone": text }))).identifiers;
+        assert_ne!(phone("+1 415 555 0123 x7"), phone("+1 415 555 0123 x8"), "two people at one switchboard");
     }
 
     #[test]

@@ -29,17 +29,17 @@ pub const VALUE_BYTES_MAX: usize = 4 * 1024;
 /// Conflicts of a contact that are kept: the newest.
 const CONFLICTS_MAX: usize = 8;
 
-/// What one event says about its contact. The stored form, of an event that waits for an identity, has no identifiers.
+/// What one event says about its contact. The stored form is that of a quarantined event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     /// In the order of precedence. None if the event identifies no contact.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identifiers: Vec<Identifier>,
     pub values: Vec<ObservedValue>,
     pub source: Arc<str>,
     pub occurred_at: Option<Time>,
     pub received_at: Time,
-    #[serde(skip)]
+    #[serde(default)]
     pub on_conflict: OnConflict,
     /// What links the event with others of its source.
     #[serde(skip)]

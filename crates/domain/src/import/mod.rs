@@ -151,6 +151,12 @@ pub fn occurred_at(mapped: Option<Time>, times: RowTimes, now: Time) -> Option<T
     Some(stated.min(arrival + CLOCK_SKEW_MAX))
 }
 
+/// When what a row says about its contact counts as said. One without a time is older than everything that has one: the time of the
+/// import would let old values win over newer ones.
+pub fn observed_at(occurred_at: Option<Time>) -> Time {
+    occurred_at.unwrap_or(Time(0))
+}
+
 /// The key of a row from which the flow derives none: that of the event it was exported from, or its content and how often that
 /// has occurred in the file. A second import of the same rows, in any order, finds the same keys.
 pub fn fallback_key(exported: Option<&str>, fingerprint: [u8; 16], occurrence: u32) -> DerivedKey {
@@ -228,6 +234,7 @@ mod tests {
         ] {
             assert_eq!(occurred_at(mapped.map(Time), row, now), expected.map(Time), "{mapped:?} {row:?}");
         }
+        assert_eq!((observed_at(Some(Time(5))), observed_at(None)), (Time(5), Time(0)));
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub fn scope_of(
     Ok(scope)
 }
 
-/// A replay asked for another revision: its mapping is applied to the stored request.
+/// A replay asked for another revision: its mapping is applied to the stored request. An identity that was supplied since then is kept.
 fn map_again(flow: &Flow, event: &EventRecord, body: &EventBody, scope: &mut Scope) -> Result<Arc<Value>, Failure> {
     let mut raw: Value = serde_json::from_slice(&body.raw).map_err(|error| unreadable_failure("body", &error))?;
     for path in &flow.body.dropped {
@@ -63,10 +63,11 @@ fn map_again(flow: &Flow, event: &EventRecord, body: &EventBody, scope: &mut Sco
         id: event.id,
         received_at: event.received_at,
     };
-    let mapped = flow.event.apply(scope, origin).map_err(|problem| {
+    let mut mapped = flow.event.apply(scope, origin).map_err(|problem| {
         let message = format!("the newer mapping does not fit this event: {problem}");
         Failure::new(FailureClass::Mapping, "mapping", message)
     })?;
+    mapped.identity.extend(body.supplied.clone());
     Ok(Arc::new(mapped.to_scope()))
 }
 

@@ -339,8 +339,12 @@ impl Store {
         match contact {
             Some(contact) => self.release_waiting(now, &SupplyingEvent { observation, id, contact, entity, person }),
             None => {
-                if event.new.quarantine.is_some() && event.jobs > 0 {
+                let has_jobs = event.jobs > 0;
+                if event.new.quarantine.is_some() && has_jobs {
                     self.await_identity(observation, seq);
+                }
+                if has_jobs {
+                    self.keep_quarantined(observation, seq);
                 }
                 0
             }

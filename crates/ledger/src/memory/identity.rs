@@ -57,8 +57,8 @@ impl Contacts {
         let owner = |digest: KeyDigest| self.identifiers.get(&digest.0).map(|contact| self.owner(*contact));
         let owners: Vec<Option<Owner>> = identifiers.iter().map(|identifier| owner(identifier.digest)).collect();
         let holds = |root: ContactId, kind: &str| {
-            let mut held = owners.iter().flatten().filter(|owner| owner.root == root);
-            held.any(|owner| self.rows.get(&owner.contact).is_some_and(|row| row.state.holds(kind)))
+            let holds = |member: &ContactId| self.rows.get(member).is_some_and(|row| row.state.holds(kind));
+            self.members(root).iter().any(holds)
         };
         resolve(identifiers, &owners, holds)
     }
@@ -87,6 +87,18 @@ impl Store {
             return Err(refusal.failure);
         }
         Ok(self.assign(now, observation, seq, &resolution))
+    }
+
+    /// The same for an event that is quarantined. `None` if it stays so, and nothing is written.
+    pub(super) fn assign_unless_refused(
+        &mut self,
+        now: Time,
+        observation: &Observation,
+        seq: EventSeq,
+    ) -> Option<(ContactId, u64)> {
+        let resolution = self.contacts.resolution(&observation.identifiers);
+        let refusal = resolution.refusal(&observation.identifiers, observation.on_conflict);
+        refusal.is_none().then(|| self.assign(now, observation, seq, &resolution))
     }
 
     /// The same for the identity that an operator supplies: a conflict is returned, and nothing is written.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Map;
 use sluice_domain::contact::{
     ContactId, Observation, SuppliedBy, SuppliedIdentity, WAITING_EVENTS_MAX, WAITING_PER_LINK_MAX, awaits_identity,
 };
@@ -14,12 +15,14 @@ use sluice_domain::time::Time;
 
 use super::Store;
 use super::operate::{move_to_step, requeue};
-use crate::op::{ChangedJob, Identified, IdentifyEvent, IdentityLookupEnded};
+use crate::op::{ChangedJob, Identified, IdentifyEvent, IdentityLookupEnded, Replay};
 use crate::record::{EventIdentity, EventSeq, IdentityLookupRecord, IdentityRecord};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct LateIdentities {
     waiting: BTreeMap<EventSeq, WaitingEvent>,
+    /// What events with identifiers say that are quarantined for another reason.
+    quarantined: BTreeMap<EventSeq, Observation>,
     supplied: BTreeMap<EventSeq, IdentityRecord>,
     lookups: BTreeMap<EventSeq, IdentityLookupRecord>,
     /// Released since they were last taken.
@@ -75,6 +78,34 @@ impl Store {
             let observation = Observation { correlation: None, ..observation.clone() };
             waiting.insert(seq, WaitingEvent { observation, links });
         }
+    }
+
+    /// Keeps what an event with identifiers says that is quarantined for another reason. It counts once the event is replayed.
+    pub(super) fn keep_quarantined(&mut self, observation: &Observation, seq: EventSeq) {
+        if !observation.identifiers.is_empty() {
+            let observation = Observation { correlation: None, ..observation.clone() };
+            self.late_identities.quarantined.insert(seq, observation);
+        }
+    }
+
+    /// Assigns the quarantined event of a job that is replayed to its contact, with what it says. An event whose identifiers conflict
+    /// still belongs to none.
+    pub(super) fn identify_replayed(&mut self, job: JobId, replay: &Replay) {
+        let Some(seq) = self.job(job).map(|job| job.seq) else { return };
+        let Some(observation) = self.late_identities.quarantined.get(&seq).cloned() else { return };
+        let Some((contact, entity)) = self.assign_unless_refused(replay.at, &observation, seq) else { return };
+        self.late_identities.quarantined.remove(&seq);
+        let Some(event) = self.events.get(&seq) else { return };
+        let id = event.id;
+        let jobs: Vec<JobId> = event.job_ids().collect();
+        for id in jobs {
+            if self.job(id).is_some_and(|job| !job.state.is_live()) {
+                self.change(id, |job| job.entity = entity);
+            }
+        }
+        let by = SuppliedBy::Operator { actor: replay.actor.clone(), reason: replay.reason.clone() };
+        let supplied = SuppliedIdentity { identity: Map::new(), by, mapping_version: String::new(), at: replay.at };
+        self.record_identity((seq, id), contact, supplied);
     }
 
     /// Lets a quarantined event wait for its lookups.
@@ -159,8 +190,7 @@ impl Store {
     /// Requeues the jobs of an event that wait for an identity, in the lane of the contact. Returns whether there were any: a
     /// repeat finds none.
     fn release(&mut self, now: Time, seq: EventSeq, target: ReleaseTarget, supplied: SuppliedIdentity) -> bool {
-        self.late_identities.waiting.remove(&seq);
-        self.late_identities.lookups.remove(&seq);
+        self.stop_waiting(seq);
         let jobs = self.jobs_awaiting_identity(seq);
         if jobs.is_empty() {
             return false;
@@ -179,12 +209,16 @@ impl Store {
         let Some(event) = self.events.get_mut(&seq) else { return false };
         event.new.contact = target.person.or(event.new.contact);
         let id = event.id;
-        let (actor, detail) = supplied.by.audit();
-        self.log(supplied.at, actor, "identify", &format!("{id} as {}", target.contact), &detail);
-        let (contact, at) = (target.contact, supplied.at);
-        let record = IdentityRecord { event: id, contact, at, supplied: Some(supplied) };
-        self.late_identities.supplied.insert(seq, record);
+        self.record_identity((seq, id), target.contact, supplied);
         true
+    }
+
+    /// Records whose event it is, and who said so.
+    fn record_identity(&mut self, (seq, event): (EventSeq, EventId), contact: ContactId, supplied: SuppliedIdentity) {
+        let (actor, detail) = supplied.by.audit();
+        self.log(supplied.at, actor, "identify", &format!("{event} as {contact}"), &detail);
+        let record = IdentityRecord { event, contact, at: supplied.at, supplied: Some(supplied) };
+        self.late_identities.supplied.insert(seq, record);
     }
 
     /// The jobs that were released since this was last called.
@@ -204,6 +238,8 @@ impl Store {
     }
 
     pub(super) fn forget_identity(&mut self, seq: EventSeq) {
+        self.late_identities.quarantined.remove(&seq);
+        self.late_identities.waiting.remove(&seq);
         self.late_identities.supplied.remove(&seq);
         self.late_identities.lookups.remove(&seq);
         self.duplicates.remove(&seq);
@@ -212,6 +248,7 @@ impl Store {
 
     /// An event does not wait for an identity any more.
     pub(super) fn stop_waiting(&mut self, seq: EventSeq) {
+        self.late_identities.quarantined.remove(&seq);
         self.late_identities.waiting.remove(&seq);
         self.late_identities.lookups.remove(&seq);
     }
@@ -232,7 +269,11 @@ impl Store {
         let supplied = self.late_identities.supplied.get(&seq).and_then(|record| record.supplied.as_ref());
         match supplied {
             None => body,
-            Some(supplied) => Arc::new(EventBody { normalized: supplied.apply(&body.normalized), ..(*body).clone() }),
+            Some(supplied) => Arc::new(EventBody {
+                normalized: supplied.apply(&body.normalized),
+                supplied: supplied.identity.clone(),
+                ..(*body).clone()
+            }),
         }
     }
 

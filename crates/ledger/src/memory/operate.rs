@@ -73,10 +73,11 @@ impl Store {
     pub(super) fn requeue_jobs(&mut self, replay: &Replay, reapply: &Reapply) -> Vec<ChangedJob> {
         let mut changed = Vec::new();
         for id in &replay.jobs {
-            let Some(job) = self.jobs.get(id) else { continue };
-            if replayable(job.record.state).is_err() {
+            if self.jobs.get(id).is_none_or(|job| replayable(job.record.state).is_err()) {
                 continue;
             }
+            self.identify_replayed(*id, replay);
+            let Some(job) = self.jobs.get(id) else { continue };
             let unknown = |effect: &EffectRow| {
                 effect.state == EffectState::Unknown && effect.begin.class == EffectClass::Verifiable
             };

@@ -63,6 +63,20 @@ impl Batch<'_, '_> {
         self.assign(observation, seq, contact_key, found).map(Ok)
     }
 
+    /// The same for an event that is quarantined. `None` if it stays so, and nothing is written.
+    pub(super) fn assign_unless_refused(
+        &mut self,
+        observation: &Observation,
+        seq: EventSeq,
+        contact_key: Option<i64>,
+    ) -> rusqlite::Result<Option<(ContactId, u64)>> {
+        let found = self.find_owners(&observation.identifiers)?;
+        match found.resolution.refusal(&observation.identifiers, observation.on_conflict) {
+            None => self.assign(observation, seq, contact_key, found).map(Some),
+            Some(_) => Ok(None),
+        }
+    }
+
     /// The same for the identity that an operator supplies: a conflict is returned, and nothing is written.
     pub(super) fn assign_unless_conflict(
         &mut self,
@@ -108,10 +122,32 @@ impl Batch<'_, '_> {
             }
             owners.push(owner);
         }
-        let holds =
-            |root: ContactId, kind: &str| rows.iter().any(|(other, row)| *other == root && row.state.holds(kind));
+        // What a contact holds is asked only for a new identifier.
+        let is_asked = |(identifier, owner): (&Identifier, &Option<Owner>)| identifier.single && owner.is_none();
+        let others = match identifiers.iter().zip(&owners).any(is_asked) {
+            true => self.other_members(&rows)?,
+            false => vec![],
+        };
+        let holds = |root: ContactId, kind: &str| {
+            let mut members = rows.iter().chain(&others).filter(|(other, _)| *other == root);
+            members.any(|(_, row)| row.state.holds(kind))
+        };
         let resolution = resolve(identifiers, &owners, holds);
         Ok(FoundOwners { resolution, rows })
+    }
+
+    /// The contacts that are merged with these, each with its root.
+    fn other_members(&self, rows: &[(ContactId, ContactRow)]) -> rusqlite::Result<Vec<(ContactId, ContactRow)>> {
+        let roots: BTreeSet<ContactId> = rows.iter().map(|(root, _)| *root).collect();
+        let mut others = Vec::new();
+        for root in roots {
+            for member in self.reader().members(root)? {
+                if rows.iter().all(|(_, row)| row.id != member) {
+                    others.extend(self.reader().contact_row(member)?.map(|row| (root, row)));
+                }
+            }
+        }
+        Ok(others)
     }
 
     fn assign(

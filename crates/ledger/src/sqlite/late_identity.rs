@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::Map;
 use sluice_domain::contact::{
     ContactId, Link, Observation, SuppliedBy, SuppliedIdentity, WAITING_EVENTS_MAX, WAITING_PER_LINK_MAX,
     awaits_identity,
@@ -13,10 +14,11 @@ use sluice_domain::time::Time;
 
 use super::batch::Batch;
 use super::key_index::{EventRef, prefix};
+use super::key_store::Sealer;
 use super::read_pool::Reader;
 use super::row::place;
 use super::totals::TotalRef;
-use crate::op::{Identified, IdentifyEvent, IdentityLookupEnded};
+use crate::op::{Identified, IdentifyEvent, IdentityLookupEnded, Replay};
 use crate::record::{EventIdentity, EventRecord, EventSeq, IdentityLookupRecord, IdentityRecord, NewEvent};
 
 /// The links that events wait under, in memory: an accept reads the table only if one of its links may be there.
@@ -106,10 +108,67 @@ impl Batch<'_, '_> {
             expires_at = expires_at.max(Some(link.expires_at));
         }
         let Some(expires_at) = expires_at else { return Ok(()) };
-        let text = serde_json::to_vec(observation).expect("an observation has a JSON form");
-        let sealed = self.sealer(None)?.seal(place::waiting_event(seq, id), &[&text]);
-        self.cached(include_str!("sql/insert_waiting_event.sql"))?.execute(params![seq, expires_at.0, sealed])?;
+        let sealer = self.sealer(None)?;
         self.waiting.events += 1;
+        self.insert_waiting(observation, (seq, id), expires_at, &sealer)
+    }
+
+    fn insert_waiting(
+        &mut self,
+        observation: &Observation,
+        (seq, id): (EventSeq, EventId),
+        expires_at: Time,
+        sealer: &Sealer,
+    ) -> rusqlite::Result<()> {
+        let text = serde_json::to_vec(observation).expect("an observation has a JSON form");
+        let sealed = sealer.seal(place::waiting_event(seq, id), &[&text]);
+        self.cached(include_str!("sql/insert_waiting_event.sql"))?.execute(params![seq, expires_at.0, sealed])?;
+        Ok(())
+    }
+
+    /// Keeps what an event with identifiers says that is quarantined for another reason. It counts once the event is replayed.
+    pub(super) fn keep_quarantined(
+        &mut self,
+        event: &NewEvent,
+        seq_and_id: (EventSeq, EventId),
+        sealer: &Sealer,
+    ) -> rusqlite::Result<()> {
+        let said = event.observation.as_deref().filter(|said| !said.identifiers.is_empty() && !event.jobs.is_empty());
+        match said {
+            Some(observation) => self.insert_waiting(observation, seq_and_id, Time::NEVER, sealer),
+            None => Ok(()),
+        }
+    }
+
+    /// Assigns the quarantined event of a job that is replayed to its contact, with what it says: without it the job would write its own
+    /// values over newer ones, beside the lane of the contact. An event whose identifiers conflict still belongs to none.
+    pub(super) fn identify_replayed(&mut self, job: JobId, replay: &Replay) -> rusqlite::Result<()> {
+        let of_job = include_str!("sql/waiting_event_of_job.sql");
+        let row = |row: &Row<'_>| Ok((row.get::<_, EventSeq>(0)?, row.get::<_, Option<i64>>(1)?));
+        let found = self.cached(of_job)?.query_row([job.0], row).optional()?;
+        let Some((seq, contact_key)) = found else { return Ok(()) };
+        let said = self.reader().waiting_event(seq)?.map(|(said, _)| said);
+        let Some(observation) = said.filter(|said| !said.identifiers.is_empty()) else { return Ok(()) };
+        let Some(event) = self.reader().event_record(seq)? else { return Ok(()) };
+        let Some((contact, entity)) = self.assign_unless_refused(&observation, seq, contact_key)? else {
+            return Ok(());
+        };
+        self.forget_waiting(seq)?;
+        let jobs = self.reader().jobs_of_event(&event)?;
+        for job in jobs.iter().filter(|job| !job.state.is_live()) {
+            self.set_lane(job.id, entity)?;
+        }
+        let (actor, reason) = (replay.actor.clone(), replay.reason.clone());
+        let by = SuppliedBy::Operator { actor, reason };
+        let supplied = SuppliedIdentity { identity: Map::new(), by, mapping_version: String::new(), at: replay.at };
+        self.record_identity(&event, ReleaseTarget { contact, entity, contact_key }, &supplied)
+    }
+
+    fn set_lane(&mut self, id: JobId, entity: u64) -> rusqlite::Result<()> {
+        let Some(mut head) = self.job_head(id)? else { return Ok(()) };
+        head.entity = entity as i64;
+        let mac = head.mac(self.key_store);
+        self.cached(include_str!("sql/set_job_entity.sql"))?.execute(params![id.0, head.entity, mac])?;
         Ok(())
     }
 
@@ -186,6 +245,18 @@ impl Batch<'_, '_> {
         if jobs.is_empty() {
             return Ok(false);
         }
+        self.record_identity(&event, target, supplied)?;
+        Ok(true)
+    }
+
+    /// Records whose event it is, and who said so.
+    fn record_identity(
+        &mut self,
+        event: &EventRecord,
+        target: ReleaseTarget,
+        supplied: &SuppliedIdentity,
+    ) -> rusqlite::Result<()> {
+        let seq = event.seq;
         self.cached(include_str!("sql/set_event_contact.sql"))?.execute(params![seq, target.contact.0])?;
         let text = serde_json::to_vec(supplied).expect("an identity has a JSON form");
         let sealed = self.sealer(target.contact_key)?.seal(place::event_identity(seq, event.id), &[&text]);
@@ -198,8 +269,7 @@ impl Batch<'_, '_> {
         ])?;
         let (actor, detail) = supplied.by.audit();
         let object = format!("{} as {}", event.id, target.contact);
-        self.log(supplied.at, actor, "identify", &object, &detail)?;
-        Ok(true)
+        self.log(supplied.at, actor, "identify", &object, &detail)
     }
 
     /// The lookups of an event ended without an identity. `false` if it was identified meanwhile.
@@ -235,7 +305,10 @@ impl Batch<'_, '_> {
     }
 
     pub(super) fn forget_waiting(&mut self, seq: EventSeq) -> rusqlite::Result<()> {
-        if self.cached(include_str!("sql/delete_waiting_event.sql"))?.execute([seq])? > 0 {
+        let delete = include_str!("sql/delete_waiting_event.sql");
+        let expires_at = self.cached(delete)?.query_row([seq], |row| row.get(0).map(Time)).optional()?;
+        // One that waits for a replay has no links.
+        if expires_at.is_some_and(|expires_at| expires_at != Time::NEVER) {
             self.cached(include_str!("sql/delete_waiting_links.sql"))?.execute([seq])?;
             self.waiting.events = self.waiting.events.saturating_sub(1);
             self.waiting.is_stale = true;
@@ -279,6 +352,9 @@ impl Reader<'_> {
         let mut statement = self.prepare_cached(include_str!("sql/waiting_event.sql"))?;
         let mut rows = statement.query([seq])?;
         let Some(row) = rows.next()? else { return Ok(None) };
+        if self.is_destroyed(row.get(3)?)? {
+            return Ok(None);
+        }
         let sealed: Vec<u8> = row.get(0)?;
         let observation = self.opened_as(place::waiting_event(seq, EventId(row.get(2)?)), &sealed)?;
         Ok(Some((observation, Time(row.get(1)?))))
@@ -316,7 +392,8 @@ impl Reader<'_> {
         if !waits {
             return Ok(EventIdentity { supplied, ..EventIdentity::default() });
         }
-        let waits_until = self.waiting_event(*event)?.map(|(_, until)| until);
+        let waiting = self.waiting_event(*event)?.filter(|(said, _)| said.identifiers.is_empty());
+        let waits_until = waiting.map(|(_, until)| until);
         Ok(EventIdentity { supplied, waits_until, lookup: self.identity_lookup(*event)? })
     }
 

@@ -22,9 +22,11 @@ impl Batch<'_, '_> {
     pub fn requeue_jobs(&mut self, replay: &Replay, reapply: &Reapply) -> rusqlite::Result<Vec<ChangedJob>> {
         let mut changed = Vec::new();
         for id in &replay.jobs {
-            let Some(head) = self.job_head(*id)?.filter(|head| replayable(head.guard.state).is_ok()) else {
+            if self.job_head(*id)?.is_none_or(|head| replayable(head.guard.state).is_err()) {
                 continue;
-            };
+            }
+            self.identify_replayed(*id, replay)?;
+            let Some(head) = self.job_head(*id)? else { continue };
             let revision = replay.revision.clone().unwrap_or_else(|| head.total.revision.clone());
             let restarts = revision != head.total.revision || !reapply.is_empty();
             let destination = if restarts { Arc::default() } else { head.total.destination.clone() };

@@ -224,6 +224,7 @@ fn a_single_row_is_never_searched_by_a_scan() {
         (include_str!("sql/replay_job.sql"), 5),
         (include_str!("sql/waiting_under_link.sql"), 3),
         (include_str!("sql/waiting_event.sql"), 1),
+        (include_str!("sql/waiting_event_of_job.sql"), 1),
         (include_str!("sql/delete_waiting_event.sql"), 1),
         (include_str!("sql/delete_waiting_links.sql"), 1),
         (include_str!("sql/expired_waiting_events.sql"), 2),

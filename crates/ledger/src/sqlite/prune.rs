@@ -134,6 +134,7 @@ impl Batch<'_, '_> {
 
     fn delete_event(&mut self, event: &PrunableEvent, gone: &mut PrunedRows) -> rusqlite::Result<()> {
         let (seq, jobs) = ([event.seq], [event.first_job, event.end]);
+        self.forget_waiting(event.seq)?;
         self.cached(include_str!("sql/delete_event.sql"))?.execute(seq)?;
         gone.bodies += self.cached(include_str!("sql/delete_event_body.sql"))?.execute(seq)?;
         self.cached(include_str!("sql/delete_event_identity.sql"))?.execute(seq)?;

@@ -241,6 +241,7 @@ impl Reader<'_> {
         let mut body = opened.as_deref().and_then(body_of).ok_or_else(|| wrong(0, "a body has three parts"))?;
         if let Some(supplied) = self.supplied_of_body(row)? {
             body.normalized = supplied.apply(&body.normalized);
+            body.supplied = supplied.identity;
         }
         Ok(body)
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sluice_domain::contact::identity::Identifier;
 use sluice_domain::contact::{
-    ContactId, ContactWrite, MEMBERS_MAX, Observation, ObservedValue, WriteRecord, WriteSlot,
+    ContactId, ContactWrite, MEMBERS_MAX, Observation, ObservedValue, OnConflict, WriteRecord, WriteSlot,
 };
 use sluice_domain::job::{EffectState, JobId, JobState, Term};
 use sluice_domain::key::KeyDigest;
@@ -212,6 +212,85 @@ pub async fn a_merge_is_one_lane_and_one_state_and_a_split_takes_it_back<D: Driv
     assert_ne!(fixture.read(mail_job).await.entity, fixture.read(shop_job).await.entity);
     let lines = fixture.audit_lines().await.join("\n");
     assert!(lines.contains("merge contacts") && lines.contains("split contact"), "{lines}");
+}
+
+fn quarantined(event: NewEvent) -> NewEvent {
+    let failure = Failure::new(FailureClass::Mapping, "schema-mismatch", "the body does not match the schema");
+    NewEvent { quarantine: Some(Quarantine::new(failure)), ..event }
+}
+
+impl<D: Driver> Fixture<D> {
+    async fn replay_again(&self, accepted: &Accepted, n: u32) -> JobId {
+        let job = self.jobs_of(accepted).await[0].id;
+        let (actor, reason) = ("ann".to_owned(), "looked at it".to_owned());
+        let replay = Replay { jobs: vec![job], actor, reason, revision: None, at: at(70) };
+        assert_eq!(self.ledger.replay(replay).await.unwrap().len(), 1);
+        assert_eq!(self.read(job).await.state, JobState::Queued);
+        if n > 0 {
+            self.attempt(job, n, JobState::Dead).await;
+        }
+        job
+    }
+
+    async fn assigned(&self, accepted: &Accepted) -> Option<ContactId> {
+        self.ledger.contact_of_event(accepted.seq, slot()).await.unwrap().map(|view| view.id)
+    }
+}
+
+pub async fn a_quarantined_event_belongs_to_its_contact_once_it_is_replayed<D: Driver>() {
+    let fixture = open::<D>();
+    let first = fixture.accept_event(about("1", &["ann@x"], "Ann")).await;
+    let (contact, lane) = (fixture.contact_of(&first).await, fixture.entity_of(&first).await);
+    let flawed = fixture.accept_event(quarantined(about("2", &["ann@x", "shop-1"], "Anna"))).await;
+    assert_eq!(fixture.assigned(&flawed).await, None, "nobody has looked at it yet");
+    assert!(fixture.ledger.find_contacts(vec![identifier("shop-1").digest]).await.unwrap().is_empty());
+    let fixture = fixture.reopen().await;
+    fixture.replay_again(&flawed, 1).await;
+    assert_eq!((fixture.assigned(&flawed).await, fixture.entity_of(&flawed).await), (Some(contact), lane));
+    assert_eq!(fixture.name_of(contact).await, json!("Anna"), "it arrived later");
+    assert_eq!(fixture.ledger.find_contacts(vec![identifier("shop-1").digest]).await.unwrap(), [contact]);
+    assert_eq!(fixture.ledger.contact_events(contact, PAGE).await.unwrap(), [flawed.seq, first.seq]);
+    let fixture = fixture.reopen().await;
+    fixture.replay_again(&flawed, 0).await;
+    assert_eq!((fixture.assigned(&flawed).await, fixture.entity_of(&flawed).await), (Some(contact), lane));
+    let lines = fixture.audit_lines().await;
+    let identified = lines.iter().filter(|line| line.contains(" identify ")).count();
+    assert_eq!(identified, 1, "{lines:?}");
+}
+
+pub async fn a_quarantined_conflict_has_no_contact_until_the_contacts_are_one<D: Driver>() {
+    let fixture = open::<D>();
+    let first = fixture.accept_event(about("1", &["shop-1", "ann@x"], "Ann")).await;
+    let second = fixture.accept_event(about("2", &["a@work"], "A.")).await;
+    let (a, b) = (fixture.contact_of(&first).await, fixture.contact_of(&second).await);
+    fixture.finish(&first).await;
+    fixture.finish(&second).await;
+    let mut both = about("3", &["shop-1", "a@work"], "Both");
+    both.observation.as_mut().unwrap().on_conflict = OnConflict::Quarantine;
+    let both = fixture.accept_event(both).await;
+    assert!(both.quarantined);
+    fixture.replay_again(&both, 1).await;
+    assert_eq!(fixture.assigned(&both).await, None);
+    assert_eq!(fixture.contact(a).await.state.conflicts().count(), 1, "shown once");
+    assert_eq!(fixture.merge(b, a).await, ContactChange::Done);
+    fixture.replay_again(&both, 0).await;
+    assert_eq!(fixture.assigned(&both).await, Some(a));
+}
+
+pub async fn a_merged_contact_has_one_external_id_whichever_member_an_event_names<D: Driver>() {
+    let fixture = open::<D>();
+    let first = fixture.accept_event(about("1", &["shop-1", "ann@x"], "Ann")).await;
+    let second = fixture.accept_event(about("2", &["a@work"], "A.")).await;
+    let (a, b) = (fixture.contact_of(&first).await, fixture.contact_of(&second).await);
+    fixture.finish(&first).await;
+    fixture.finish(&second).await;
+    assert_eq!(fixture.merge(b, a).await, ContactChange::Done);
+    let other = fixture.accept_event(about("3", &["shop-2", "a@work"], "Bob")).await;
+    let other = fixture.contact_of(&other).await;
+    assert_ne!(other, a, "the contact has another external id");
+    assert_eq!(fixture.contact(other).await.state.conflicts().count(), 1, "the address is kept apart");
+    let again = fixture.accept_event(about("4", &["shop-1", "a@work"], "Ann")).await;
+    assert_eq!(fixture.contact_of(&again).await, a);
 }
 
 pub async fn contacts_are_not_merged_while_a_call_of_them_may_be_applied_late<D: Driver>() {

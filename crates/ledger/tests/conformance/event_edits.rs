@@ -10,7 +10,8 @@ use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
 use sluice_domain::replay::Reapply;
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Accepted, EditEvent, Edited, JobRecord, Mark, NewEvent, Page, Prune, Quarantine, Replay, StepResult,
+    Accepted, ContactChange, EditEvent, Edited, JobRecord, Mark, MergeContacts, NewEvent, Page, Prune, Quarantine,
+    Replay, StepResult,
 };
 
 use crate::driver::{Driver, Fixture, at, open};
@@ -217,6 +218,35 @@ pub async fn an_edited_identity_moves_the_event_to_its_contact<D: Driver>() {
     let page = Page { after: None, limit: 10 };
     assert_eq!(fixture.ledger.contact_events(known, page).await.unwrap(), [wrong.seq, right.seq]);
     assert!(fixture.ledger.contact_events(former, page).await.unwrap().is_empty());
+}
+
+pub async fn an_event_that_was_moved_twice_is_in_the_lane_of_its_last_contact<D: Driver>() {
+    let fixture = open::<D>();
+    let mut others = Vec::new();
+    for (key, address) in [("a", "ada@example.com"), ("b", "bob@example.com"), ("c", "eve@example.com")] {
+        let accepted = fixture.accept_event(about(key, address, key)).await;
+        let job = fixture.jobs_of(&accepted).await.remove(0);
+        fixture.attempt(job.id, 1, JobState::Dead).await;
+        let slot = WriteSlot::new("crm", "create");
+        let contact = fixture.ledger.contact_of_event(accepted.seq, slot).await.unwrap().unwrap().id;
+        others.push((contact, job.entity));
+    }
+    let moved = fixture.accept_event(about("d", "who@example.com", "Who")).await;
+    let job = fixture.jobs_of(&moved).await.remove(0);
+    fixture.attempt(job.id, 1, JobState::Dead).await;
+    for (base, attempt, address) in [(0, 2, "ada@example.com"), (1, 3, "bob@example.com")] {
+        let observation = Some(Box::new(said(address, "Who")));
+        assert_eq!(revision_of(&fixture.edited(EditEvent { observation, ..edit(&moved, base) }).await), base + 1);
+        fixture.attempt(job.id, attempt, JobState::Dead).await;
+    }
+    let [(ada, _), (bob, lane), (eve, _)] = others[..] else { panic!("three contacts") };
+    let page = Page { after: None, limit: 10 };
+    assert!(!fixture.ledger.contact_events(ada, page).await.unwrap().contains(&moved.seq));
+    assert!(fixture.ledger.contact_events(bob, page).await.unwrap().contains(&moved.seq));
+    let (actor, reason) = ("ann".to_owned(), "same person".to_owned());
+    let merge = MergeContacts { into: eve, contact: ada, actor, reason, at: at(60) };
+    assert_eq!(fixture.ledger.merge_contacts(merge).await.unwrap(), ContactChange::Done);
+    assert_eq!(fixture.read(job.id).await.entity, lane, "the event is not one of the merged contacts");
 }
 
 pub async fn an_edit_with_identifiers_of_two_contacts_is_refused<D: Driver>() {

@@ -220,6 +220,7 @@ macro_rules! suite {
                 applied_effects_are_repeated_only_if_their_class_is_asked_for
                 a_mark_belongs_to_the_effect_that_takes_the_place_of_its_owner
                 an_edited_identity_moves_the_event_to_its_contact
+                an_event_that_was_moved_twice_is_in_the_lane_of_its_last_contact
                 an_edit_with_identifiers_of_two_contacts_is_refused
                 revisions_go_with_their_event
                 an_edited_event_is_not_looked_up_any_more
@@ -304,6 +305,9 @@ macro_rules! suite {
                 events_are_found_by_their_trace_and_by_the_record_that_they_wrote
                 an_event_that_links_two_contacts_is_a_conflict_and_merges_nothing
                 a_merge_is_one_lane_and_one_state_and_a_split_takes_it_back
+                a_merged_contact_has_one_external_id_whichever_member_an_event_names
+                a_quarantined_event_belongs_to_its_contact_once_it_is_replayed
+                a_quarantined_conflict_has_no_contact_until_the_contacts_are_one
                 contacts_are_not_merged_while_a_call_of_them_may_be_applied_late
                 only_so_many_contacts_become_one
                 a_confirmed_write_is_kept_until_it_is_in_doubt

@@ -319,7 +319,7 @@ impl<'f> Request<'_, 'f> {
         let Some(rules) = self.live.config.contacts.as_ref().filter(|_| !event.identity.is_empty()) else {
             return (None, None);
         };
-        let observation = rules.observe(event);
+        let observation = self.dated(rules.observe(event));
         if !observation.identifiers.is_empty() {
             return (Some(Box::new(observation)), None);
         }
@@ -332,11 +332,19 @@ impl<'f> Request<'_, 'f> {
         (None, Some((FailureClass::Identity, problem)))
     }
 
-    /// What an event says that is quarantined because it has no identity, if a later event may supply one. Any other quarantined
-    /// event says nothing: an operator has not looked at it yet.
-    fn waiting(&self, event: &Event, quarantine: &Quarantine) -> Option<Box<Observation>> {
-        let rules = self.live.config.contacts.as_ref().filter(|_| quarantine.failure.code == IDENTITY_MISSING)?;
-        Some(Box::new(rules.observe_unidentified(event))).filter(|observation| observation.correlation.is_some())
+    /// Without a time, what a request says counts as said on its arrival; that of a row says nothing.
+    fn dated(&self, observation: Observation) -> Observation {
+        match self.row {
+            Some(_) => Observation { occurred_at: Some(import::observed_at(observation.occurred_at)), ..observation },
+            None => observation,
+        }
+    }
+
+    /// What an event says that is quarantined because it has no identity, if a later event may supply one.
+    fn waiting(&self, event: &Event) -> Option<Box<Observation>> {
+        let rules = self.live.config.contacts.as_ref()?;
+        Some(Box::new(self.dated(rules.observe_unidentified(event))))
+            .filter(|observation| observation.correlation.is_some())
     }
 
     /// Whether lookups of one of the jobs may supply the identity that is missing.
@@ -389,8 +397,9 @@ impl<'f> Request<'_, 'f> {
                 ContentDedup::WithoutOwnId => (key.by_content || key.rank > 0).then_some(Idempotency::CONTENT_WINDOW),
             },
             observation: match &quarantine {
-                None => observation,
-                Some(quarantine) => self.waiting(event, quarantine),
+                Some(quarantine) if quarantine.failure.code == IDENTITY_MISSING => self.waiting(event),
+                // That of a quarantined event counts from its replay on.
+                _ => observation,
             },
             quarantine,
             imported: self.row.is_some(),

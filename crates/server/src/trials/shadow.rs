@@ -26,9 +26,9 @@ const BEHIND_MAX: EventSeq = 2_000;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ShadowReport {
     pub report: TrialReport,
-    /// Requests that were not compared because too many arrived.
+    /// Requests that were not compared: too many arrived, or the comparison failed.
     pub left_out: u64,
-    /// Why nothing is compared.
+    /// Why the last requests were not compared.
     #[serde(default)]
     pub problem: Option<String>,
 }
@@ -91,9 +91,16 @@ impl ShadowRun {
         let last = self.ledger.event_span(Time(0)).await?.map_or(newest, |(_, last)| last);
         let seen = newest.max(last - BEHIND_MAX);
         shown.left_out += (seen - newest).unsigned_abs();
+        let requests = page.len() as u64;
         match self.compare(&record, active.clone(), page).await {
-            Ok(report) => shown.report.merge(report),
-            Err(problem) => shown.problem = Some(problem),
+            Ok(report) => {
+                shown.report.merge(report);
+                shown.problem = None;
+            }
+            Err(problem) => {
+                shown.left_out += requests;
+                shown.problem = Some(problem);
+            }
         }
         let report = serde_json::to_string(&shown).unwrap_or_default();
         let (hash, started_at) = (record.hash, record.started_at);

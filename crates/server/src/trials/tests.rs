@@ -135,4 +135,9 @@ async fn panic_in_the_shadow_is_shown_and_the_live_path_continues() {
     let record = ledger.shadow().await.unwrap().unwrap();
     let shown = ShadowReport::of(&record);
     assert_eq!((shown.report.events, record.seen), (1, 2), "the request of the panic is not compared again");
+    assert_eq!(
+        (shown.left_out, shown.problem),
+        (1, None),
+        "the request of the panic is counted, and the shadow works again"
+    );
 }

@@ -160,3 +160,49 @@ async fn conflicting_identifiers_are_quarantined_if_the_rule_says_so() {
     assert_eq!(ended(&world, &other).await["state"], "succeeded");
     assert_eq!(world.crm.truth().object("Lead").records, 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_with_another_mapping_keeps_the_identity_that_was_supplied() {
+    let worker = WORKER.replace("{{ event.last_name }} of", "{{ event.title }} of");
+    let files = [("flow.yml", FLOW), ("worker.yml", &*worker), ("queues.yml", QUEUES), ("contacts.yml", CONTACTS)];
+    let world = World::start_with(&files).await;
+    let mut anonymous = lead("1", "Byron", "2026-11-14T12:00:00Z");
+    anonymous["title"] = json!("Countess");
+    let event = world.post(&anonymous).await.event();
+    ended(&world, &event).await;
+    let identify = json!({ "identity": { "email": "ada@example.com" }, "reason": "she called" });
+    assert_eq!(world.act(&format!("/api/v1/events/{event}/identify"), identify).await.status, 200);
+    let job = ended(&world, &event).await;
+    assert_eq!(job["state"], "dead", "the title is not mapped: {job}");
+    let mapped = FLOW.replace("company: body.company", "company: body.company, title: body.title");
+    std::fs::write(world.config_path("flow.yml"), mapped).unwrap();
+    assert_eq!(world.act("/api/v1/reload", json!({})).await.status, 200);
+    let replay = json!({ "ids": [job["id"]], "reason": "the title is mapped now", "latest_config": true });
+    assert!(world.act("/api/v1/replays", replay).await.status < 300);
+    let job = ended(&world, &event).await;
+    assert_eq!(job["state"], "succeeded", "{job}");
+    let notes: Vec<String> = world.sink.requests().into_iter().map(|request| request.body).collect();
+    assert_eq!(notes, [json!({ "note": "Countess of ada@example.com" }).to_string()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quarantined_event_that_is_replayed_overwrites_nothing_newer() {
+    let flow = FLOW.replace("      idempotency:", "      dedup: { on_clash: quarantine }\n      idempotency:");
+    let files = [("flow.yml", &*flow), ("worker.yml", WORKER), ("queues.yml", QUEUES), ("contacts.yml", CONTACTS)];
+    let world = World::start_with(&files).await;
+    let newer = with_email(lead("1", "King", "2026-11-15T12:00:00Z"), "ada@example.com");
+    let first = world.post(&newer).await.event();
+    assert_eq!(ended(&world, &first).await["state"], "succeeded");
+    let older = with_email(lead("1", "Byron", "2026-11-14T12:00:00Z"), "ada@example.com");
+    let clash = world.post(&older).await.event();
+    let job = ended(&world, &clash).await;
+    assert_eq!((&job["state"], &job["failure"]["code"]), (&json!("dead"), &json!("key-clash")), "{job}");
+    let replay = json!({ "ids": [job["id"]], "reason": "both are right" });
+    assert!(world.act("/api/v1/replays", replay).await.status < 300);
+    let job = ended(&world, &clash).await;
+    assert_eq!(job["state"], "succeeded", "{job}");
+    let leads = world.crm.records("Lead");
+    assert_eq!((leads.len(), &leads[0].fields["LastName"]), (1, &json!("King")), "the newer value stays");
+    let contact = world.get("/api/v1/contacts/ada%40example.com").await;
+    assert_eq!(contact["identified_later"][0]["event"], json!(clash), "{contact}");
+}

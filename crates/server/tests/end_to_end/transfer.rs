@@ -369,3 +369,24 @@ async fn a_flow_that_reads_headers_gets_them_from_the_command_or_the_export() {
     assert_eq!(run(&other, &["import", &exported, "--flow", "website-leads", "--reason", "move", "--yes"]).await.0, 0);
     assert_eq!(other.get("/api/v1/events").await["items"][0]["event_type"], "lead.updated");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_without_a_time_replaces_nothing_newer() {
+    let world = start().await;
+    let event = world.post(&lead("1")).await.event();
+    world.settled(&event).await;
+    let mut row = json!({ "id": "old", "person": "1", "email": "1@example.com", "last_name": "Byron" });
+    let path = file(&world, "old.ndjson", &row.to_string());
+    let words = ["import", &path, "--flow", "website-leads", "--reason", "history", "--yes"];
+    assert_eq!(run(&world, &words).await, (0, String::new()));
+    settled(&world).await;
+    let leads = world.crm.records("Lead");
+    assert_eq!((leads.len(), &leads[0].fields["LastName"]), (1, &json!("Lovelace")));
+    // A row with a time is as new as it says.
+    (row["id"], row["last_name"], row["created_at"]) = (json!("new"), json!("King"), json!("2026-11-16T12:00:00Z"));
+    let path = file(&world, "new.ndjson", &row.to_string());
+    let words = ["import", &path, "--flow", "website-leads", "--reason", "history", "--yes"];
+    assert_eq!(run(&world, &words).await, (0, String::new()));
+    settled(&world).await;
+    assert_eq!(world.crm.records("Lead")[0].fields["LastName"], "King");
+}

@@ -99,7 +99,9 @@ impl Batch<'_, '_> {
             Some(contact) => self.release_waiting(&SupplyingEvent { event, id, contact, entity, contact_key })?,
             None => self.await_identity(event, seq, id)?,
         };
-        if quarantine.is_none() {
+        if quarantine.is_some() {
+            self.keep_quarantined(event, (seq, id), &sealer)?;
+        } else {
             let (generation, first_job) = (entry.generation, JobId(first_job));
             let variant_of = entry.variant_of.map(|first| first.seq);
             self.inserted.push(InsertedEvent { seq, id, generation, entity, first_job, variant_of });

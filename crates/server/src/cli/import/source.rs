@@ -191,7 +191,7 @@ impl ImportFile {
             Ok(row) => {
                 let content = fingerprint_digest(&row.payload, &[]);
                 let order = RowOrder::new(row.times, row.seq, content, line);
-                let content = content.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+                let content = content_number(content);
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
                 self.rows.push(RowPlace { order, offset, bytes, occurrence: 1, content });
             }
@@ -225,7 +225,9 @@ impl ImportFile {
                 self.parse_record(&record)
             }
         };
-        value.and_then(|value| self.rules.row(value)).map_err(|_| {
+        let row = value.and_then(|value| self.rules.row(value)).ok();
+        let is_same = |row: &ImportRow| content_number(fingerprint_digest(&row.payload, &[])) == place.content;
+        row.filter(is_same).ok_or_else(|| {
             let message = format!("{} has changed while it was imported; import it again", self.path.display());
             CliError::new(exit::NO, message)
         })
@@ -243,6 +245,11 @@ impl ImportFile {
         if record.len() != self.header.len() {
             let (found, wanted) = (record.len(), self.header.len());
             return Err(Fault::new("row-ragged", format!("the row has {found} cells, the header has {wanted}")));
+        }
+        // As in files that were joined.
+        let mut names = self.header.iter().zip(record);
+        if names.all(|(name, cell)| without_mark(cell).trim_ascii() == name.as_bytes()) {
+            return Err(Fault::new("header-repeated", "the row repeats the header".to_owned()));
         }
         let mut cells = Vec::with_capacity(record.len());
         for (column, cell) in self.header.iter().zip(record) {
@@ -306,11 +313,20 @@ fn parse_line(text: &[u8]) -> Result<Value, Fault> {
     })
 }
 
+fn without_mark(cell: &[u8]) -> &[u8] {
+    cell.strip_prefix(BYTE_ORDER_MARK).unwrap_or(cell)
+}
+
+/// The content of a row as it is compared with other rows of the file.
+fn content_number(fingerprint: [u8; 16]) -> u64 {
+    fingerprint.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
 /// Names of the columns.
 fn header(record: &csv::ByteRecord, delimiter: u8) -> Result<Vec<String>, String> {
     let mut names: Vec<String> = Vec::with_capacity(record.len());
     for (place, cell) in (1..).zip(record) {
-        let cell = if place == 1 { cell.strip_prefix(BYTE_ORDER_MARK).unwrap_or(cell) } else { cell };
+        let cell = if place == 1 { without_mark(cell) } else { cell };
         let name = std::str::from_utf8(cell).map_err(|_| format!("the name of column {place} is not UTF-8"))?.trim();
         if name.is_empty() {
             return Err(format!("column {place} has no name"));

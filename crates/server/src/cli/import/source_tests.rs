@@ -65,6 +65,26 @@ fn a_table_may_have_quoted_line_breaks_and_a_byte_order_mark() {
 }
 
 #[test]
+fn a_header_that_comes_again_is_no_row() {
+    let content = b"id,note\n1,a\n\xef\xbb\xbfid, note\n2,note\n";
+    let mut source = open(CSV, content).unwrap();
+    assert_eq!(payloads(&mut source), [json!({"id": "1", "note": "a"}), json!({"id": "2", "note": "note"})]);
+    assert_eq!(rejected(&source), [(3, None, "header-repeated")]);
+}
+
+#[test]
+fn a_row_that_has_changed_since_it_was_indexed_is_not_imported() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"{\"id\":1}\n{\"id\":2}\n").unwrap();
+    let rules = RowRules { format: FileFormat::Ndjson, flow: "leads".to_owned(), time_field: None, headers: vec![] };
+    let mut source = ImportFile::open(file.path(), rules).unwrap();
+    std::fs::write(file.path(), "{\"id\":2}\n{\"id\":3}\n").unwrap();
+    let place = source.rows[1];
+    let problem = source.read(place).unwrap_err().message;
+    assert!(problem.contains("has changed while it was imported"), "{problem}");
+}
+
+#[test]
 fn files_without_rows_and_unclear_headers_are_refused() {
     let message = |format, content: &[u8]| open(format, content).err().unwrap();
     assert!(message(FileFormat::Ndjson, b"").ends_with("has no rows; nothing was imported"));

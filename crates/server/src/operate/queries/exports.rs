@@ -307,7 +307,7 @@ impl Export {
     fn contact_row(&self, record: &ContactRecord) -> Map<String, Value> {
         let winners = record.state.fields().filter_map(|(name, registers)| {
             let value = &registers.first()?.value;
-            let value = if self.reveal.is_some() { value.clone() } else { mask::value(value) };
+            let value = if self.reveal.is_some() { value.clone() } else { mask::member(name, value) };
             Some((name.to_owned(), value))
         });
         let mut row = members(json!({

@@ -120,7 +120,7 @@ impl ContactView {
 
 fn field(name: &str, registers: &[Register]) -> ContactFieldView {
     let value = |register: &Register| ContactValueView {
-        value: mask::value(&register.value),
+        value: mask::member(name, &register.value),
         source: register.source.to_string(),
         trust: register.trust,
         occurred_at: register.occurred_at.to_string(),

@@ -17,9 +17,9 @@ pub struct ShadowView {
     pub reason: String,
     /// `waiting` (no request yet), `same`, `different`, `failed` or `promoted`: it is the active one by now.
     pub verdict: String,
-    /// Requests that were not compared because too many arrived.
+    /// Requests that were not compared: too many arrived, or the comparison failed.
     pub left_out: u64,
-    /// Why nothing is compared.
+    /// Why the last requests were not compared.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub problem: Option<String>,
     /// Differences. Contacts are not counted.
