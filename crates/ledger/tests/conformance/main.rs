@@ -258,6 +258,8 @@ macro_rules! suite {
             totals [
                 totals_follow_every_change_of_a_job
                 the_oldest_live_job_and_dead_letter_are_known
+                a_dead_letter_that_was_replayed_in_vain_does_not_hide_an_older_one
+                a_replayed_job_is_not_as_old_as_its_event
                 waiting_jobs_are_counted_by_what_they_wait_for
             ]
             agreement [
