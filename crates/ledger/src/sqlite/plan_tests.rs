@@ -182,7 +182,7 @@ fn every_search_walks_ids_in_order() {
 
 #[test]
 fn pruning_walks_events_from_the_oldest_and_sorts_nothing() {
-    for (sql, count) in [(include_str!("sql/prunable_bodies.sql"), 0), (include_str!("sql/prunable_events.sql"), 1)] {
+    for (sql, count) in [(include_str!("sql/prunable_bodies.sql"), 1), (include_str!("sql/prunable_events.sql"), 2)] {
         let plan = plan(sql, numbers(count));
         assert!(!plan.contains("TEMP B-TREE"), "{plan}");
         assert!(!plan.contains("SCAN j"), "{plan}");

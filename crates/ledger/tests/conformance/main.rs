@@ -178,6 +178,7 @@ macro_rules! suite {
                 bodies_may_go_before_their_events
                 an_event_stays_while_its_key_is_remembered
                 pruning_goes_slice_by_slice
+                pruning_passes_events_that_must_stay_in_bounded_slices
                 numbers_of_pruned_jobs_are_not_given_out_again
                 every_pruned_row_is_counted
                 the_clock_is_kept_and_is_not_before_the_newest_event
