@@ -340,10 +340,9 @@ pub struct BlockedLane {
 /// Times of the oldest jobs, to compute ages from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OldestJobs {
-    /// When the oldest live job of each worker was created.
+    /// When the oldest live job of each worker was created; of a replayed job, when it changed last.
     pub live: Vec<(Arc<str>, Time)>,
-    /// When the dead or unknown job of each dead-letter queue that was accepted first has ended; `None` for jobs without such a
-    /// queue.
+    /// When the first of the dead and unknown jobs of each dead-letter queue has ended; `None` for jobs without such a queue.
     pub dead_letters: Vec<(Option<Arc<str>>, Time)>,
 }
 

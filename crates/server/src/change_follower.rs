@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use sluice_domain::schedule::PauseTarget;
 use sluice_ledger::{Error, Ledger, Page};
 use tokio::sync::watch;
 
@@ -119,7 +120,12 @@ impl ChangeFollower {
             self.scheduler.resume(target.clone());
         }
         for target in wanted.difference(&paused) {
-            self.scheduler.pause(target.clone());
+            match target {
+                PauseTarget::Destination(name) if pauses::is_unauthorized(&pauses, name) => {
+                    self.scheduler.pause_unauthorized(name.clone());
+                }
+                _ => self.scheduler.pause(target.clone()),
+            }
         }
         *paused = wanted;
         *applied = seq;

@@ -5,11 +5,27 @@ use std::sync::Arc;
 
 use sluice_domain::config::Config;
 use sluice_domain::schedule::PauseTarget;
-use sluice_ledger::PauseRecord;
+use sluice_domain::time::Time;
+use sluice_ledger::{Pause, PauseRecord};
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
 /// What replays are called in a pause list: nobody and nothing replays while they are paused.
 pub(crate) const REPLAYS: &str = "replays";
+
+/// Actor and reason of the pause of a destination that rejected the credentials. A restart recognises it by them.
+const UNAUTHORIZED: (&str, &str) = ("sluice", "the destination rejected the credentials");
+
+/// The pause of a destination that rejected the credentials.
+pub(crate) fn of_unauthorized(destination: &str, at: Time) -> Pause {
+    let (actor, reason) = UNAUTHORIZED;
+    Pause { target: format!("destination:{destination}"), actor: actor.to_owned(), reason: reason.to_owned(), at }
+}
+
+/// Whether a destination is paused because it rejected the credentials.
+pub(crate) fn is_unauthorized(pauses: &[PauseRecord], destination: &str) -> bool {
+    let is_of = |pause: &PauseRecord| pause.target.strip_prefix("destination:") == Some(destination);
+    pauses.iter().any(|pause| is_of(pause) && (pause.actor.as_str(), pause.reason.as_str()) == UNAUTHORIZED)
+}
 
 /// Whether replays are paused, by whom and why.
 pub(crate) fn of_replays(pauses: &[PauseRecord]) -> Option<&PauseRecord> {

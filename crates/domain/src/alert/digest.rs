@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::notice::{Notice, NoticeEvent};
+use crate::mask;
 use crate::policy::TimeOfDay;
 use crate::time::Time;
 use crate::unit::{grouped, plural};
@@ -76,27 +77,39 @@ pub fn digest(settings: &DigestSettings, day: Date, reasons: &[DigestReason], no
     }
 }
 
-/// Only letters, digits and a few marks of a code get into a command.
-fn word(code: &str) -> String {
-    code.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')).take(60).collect()
+/// Characters of a code; the rest is left out.
+const CODE_CHARACTERS_MAX: usize = 60;
+
+/// A code as it may be told: destinations write what they like into it.
+fn shown(code: &str) -> String {
+    mask::text(code).chars().take(CODE_CHARACTERS_MAX).collect()
+}
+
+/// Whether a code may be part of a command: it is shown as it is, and has only letters, digits and a few marks.
+fn is_word(code: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    shown(code) == code && !code.is_empty() && code.chars().all(is_plain) && !code.starts_with('-')
 }
 
 fn commands(reason: &DigestReason) -> (String, String) {
-    let code = word(&reason.code);
-    match code.is_empty() {
-        true => ("sluice dlq".to_owned(), "sluice replay JOB --reason TEXT".to_owned()),
-        false => (format!("sluice dlq --code {code}"), format!("sluice replay --filter code={code} --reason TEXT")),
+    let DigestReason { class, code, .. } = reason;
+    let one = "sluice replay JOB --reason TEXT".to_owned();
+    match (is_word(code), class.is_empty()) {
+        (true, _) => (format!("sluice dlq --code {code}"), format!("sluice replay --filter code={code} --reason TEXT")),
+        // A changed code would find other dead letters, or none.
+        (false, false) => (format!("sluice dlq --class {class}"), one),
+        (false, true) => ("sluice dlq".to_owned(), one),
     }
 }
 
 fn entry(reason: &DigestReason) -> Value {
     let (list, replay) = commands(reason);
-    json!({ "class": reason.class, "code": reason.code, "count": reason.count, "list": list, "replay": replay })
+    json!({ "class": reason.class, "code": shown(&reason.code), "count": reason.count, "list": list, "replay": replay })
 }
 
 fn line(reason: &DigestReason) -> String {
     let (list, replay) = commands(reason);
-    let name = if reason.code.is_empty() { "without a code" } else { &reason.code };
+    let name = if reason.code.is_empty() { "without a code".to_owned() } else { shown(&reason.code) };
     format!("{} {} {name}: {list}; {replay}", grouped(reason.count), reason.class)
 }
 
@@ -136,6 +149,17 @@ mod tests {
     }
 
     #[test]
+    fn digest_that_is_accepted_again_after_a_restart_is_a_duplicate_and_no_key_clash() {
+        let day = jiff::civil::date(2026, 11, 18);
+        let accept = |reasons: &[DigestReason], now: Time| {
+            digest(&settings(), day, reasons, now).accept(&crate::config::Config::default(), &"r1".into(), now)
+        };
+        let reason = DigestReason { class: "permanent".into(), code: "timeout".into(), count: 3 };
+        let (first, again) = (accept(&[], Time(0)), accept(&[reason], Time(60_000)));
+        assert_eq!((first.key, first.fingerprint), (again.key, again.fingerprint));
+    }
+
+    #[test]
     fn digest_has_the_causes_and_the_commands() {
         let reason = |code: &str, count| DigestReason { class: "permanent".into(), code: code.into(), count };
         let day = jiff::civil::date(2026, 11, 18);
@@ -143,7 +167,11 @@ mod tests {
         let text = event.attributes["text"].as_str().unwrap();
         assert!(text.starts_with("Dead letters on 2026-11-18: 1,201."), "{text}");
         assert!(text.contains("sluice replay --filter code=timeout --reason TEXT"), "{text}");
-        assert!(text.contains("sluice dlq --code xrm-rf;"), "a code of a destination is no shell text: {text}");
+        let listed =
+            text.contains("1 permanent x; rm -rf /: sluice dlq --class permanent; sluice replay JOB --reason TEXT");
+        assert!(listed, "a code of a destination is no shell text, and a part of it is another code: {text}");
+        let echoed = digest(&settings(), day, &[reason("ada@example.com exists", 1)], Time(0)).attributes.to_string();
+        assert!(!echoed.contains("ada@") && echoed.contains("a***@example.com exists"), "{echoed}");
         assert!(event.is_told);
         let empty = digest(&settings(), day, &[], Time(0));
         assert!(!empty.is_told && empty.key_text == event.key_text);

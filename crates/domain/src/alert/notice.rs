@@ -44,7 +44,7 @@ impl Notice {
         Notice {
             kind: alert.kind,
             subject: subject.clone(),
-            state: alert.phase.as_str(),
+            state: alert.last_change().as_str(),
             severity: alert.severity,
             detail: alert.detail.clone(),
             since: alert.since,
@@ -210,7 +210,8 @@ impl NoticeEvent {
             expires_at: now + KEY_LIFE,
             revision,
             trace: &data_encoding::HEXLOWER.encode(&KeyDigest::new(TENANT, SOURCE, &key_text).0),
-            fingerprint: key::fingerprint_digest(&self.attributes, &[]),
+            // The key alone says what is told. A repetition may count and date it otherwise, and is no other content.
+            fingerprint: key::fingerprint_digest(&Value::from(key_text.as_str()), &[]),
             headers: "{}".to_owned(),
             raw: self.attributes.to_string().into_bytes(),
             event: &event,

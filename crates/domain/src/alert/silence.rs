@@ -34,6 +34,9 @@ pub struct SourceActivity {
     pub source: String,
     /// Time without an event that the node has watched.
     pub quiet: Duration,
+    /// Whether its alert fires and it has sent nothing since. Then it is silent until it sends, whatever the hour and however short the
+    /// node has watched it.
+    pub is_known_silent: bool,
     /// Time since the hour began.
     pub hour_elapsed: Duration,
     /// This hour in the weeks before, the last week first; `None` before the source was known.
@@ -63,6 +66,9 @@ impl SourceActivity {
     /// The usual number of events, if the source is silent. Hours that usually bring fewer than `events_min` say nothing: nights
     /// and quiet sources do not alert.
     pub fn silent(&self, events_min: u64) -> Option<u64> {
+        if self.is_known_silent {
+            return Some(usual(&self.weeks).unwrap_or_default());
+        }
         let usual_now = usual(&self.weeks).filter(|usual| *usual >= events_min)?;
         // Silence before a busy hour is no silence: the hour before counts only if it is busy too.
         let is_busy_before = usual(&self.weeks_before).is_some_and(|usual| usual >= events_min);
@@ -78,8 +84,8 @@ impl SourceActivity {
     #[cfg(test)]
     pub(super) fn stopped(source: &str, usual: u64) -> SourceActivity {
         let weeks = vec![Some(HourFacts { events: usual, longest_gap: None }); WEEKS];
-        let (quiet, hour_elapsed) = (GAP_MAX, GAP_MAX / 2);
-        SourceActivity { source: source.to_owned(), quiet, hour_elapsed, weeks_before: weeks.clone(), weeks }
+        let (quiet, hour_elapsed, source) = (GAP_MAX, GAP_MAX / 2, source.to_owned());
+        SourceActivity { source, quiet, is_known_silent: false, hour_elapsed, weeks_before: weeks.clone(), weeks }
     }
 }
 
@@ -136,6 +142,7 @@ mod tests {
         SourceActivity {
             source: "website".into(),
             quiet: minutes(quiet),
+            is_known_silent: false,
             hour_elapsed: minutes(59),
             weeks_before: weeks.clone(),
             weeks,
@@ -227,6 +234,7 @@ mod tests {
             SourceActivity {
                 source: "website".into(),
                 quiet: Duration::from_millis((now - last) as u64),
+                is_known_silent: false,
                 hour_elapsed: Duration::from_millis((now - hour) as u64),
                 weeks: weeks(hour),
                 weeks_before: weeks(hour - HOUR),

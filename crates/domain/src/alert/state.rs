@@ -84,9 +84,24 @@ impl Alert {
         (self.kind, self.subject.clone())
     }
 
-    /// Whether the last change is to be notified.
+    /// Whether the last change is not notified yet.
     pub fn is_to_notify(&self) -> bool {
         self.changes > self.notified
+    }
+
+    /// Whether the last change is notified now: not while the alert is snoozed.
+    pub fn is_due(&self, now: Time) -> bool {
+        self.is_to_notify() && self.snoozed_until.is_none_or(|until| until <= now)
+    }
+
+    /// The phase that the last change led to: firing and recovered alternate. A pending alert that fired before has recovered.
+    pub fn last_change(&self) -> Phase {
+        if self.changes.is_multiple_of(2) { Phase::Recovered } else { Phase::Firing }
+    }
+
+    /// Whether the last change led to the phase that was notified last.
+    fn is_state_notified(&self) -> bool {
+        (self.changes - self.notified.min(self.changes)).is_multiple_of(2)
     }
 
     /// The alert after its last change was notified.
@@ -107,9 +122,6 @@ impl Alert {
     fn change(&mut self, phase: Phase, now: Time) {
         (self.phase, self.since, self.clear_since) = (phase, now, None);
         self.changes += 1;
-        if self.snoozed_until.is_some_and(|until| until > now) {
-            self.notified = self.changes;
-        }
     }
 
     /// The condition holds.
@@ -164,7 +176,8 @@ impl AlertChanges {
     }
 }
 
-/// Compares the conditions with the known alerts.
+/// Compares the conditions with the known alerts. A change that is due to be notified is notified before the next one: until then the
+/// alert stays as it is, so that its notice says what was stored and has the same key however often it is sent.
 pub fn step(known: &[Alert], conditions: &[Condition], rules: &AlertRules, now: Time) -> AlertChanges {
     let mut holds: BTreeMap<(AlertKind, &str), &Condition> = BTreeMap::new();
     for condition in conditions {
@@ -173,7 +186,15 @@ pub fn step(known: &[Alert], conditions: &[Condition], rules: &AlertRules, now: 
     let mut changes = AlertChanges::default();
     for alert in known {
         let mut next = alert.clone();
-        let stays = match holds.remove(&(alert.kind, alert.subject.as_str())) {
+        let condition = holds.remove(&(alert.kind, alert.subject.as_str()));
+        if alert.is_due(now) {
+            if !alert.is_state_notified() {
+                continue;
+            }
+            // The alert changed and changed back while it was snoozed.
+            next.notified = next.changes;
+        }
+        let stays = match condition {
             Some(condition) => {
                 next.hold(condition, rules, now);
                 true
@@ -226,10 +247,11 @@ mod tests {
             self.alerts.retain(|alert| !changes.removed.contains(&alert.key()));
             for alert in changes.changed {
                 self.alerts.retain(|known| known.key() != alert.key());
-                if alert.is_to_notify() {
-                    self.notices.push((alert.phase, alert.changes));
-                }
-                self.alerts.push(alert.after_notice());
+                self.alerts.push(alert);
+            }
+            for alert in self.alerts.iter_mut().filter(|alert| alert.is_due(now)) {
+                self.notices.push((alert.phase, alert.changes));
+                *alert = alert.clone().after_notice();
             }
         }
     }
@@ -269,8 +291,52 @@ mod tests {
         world.step(&[], at(10));
         world.step(&[], at(100));
         assert_eq!((world.alerts[0].phase, world.notices.len()), (Phase::Recovered, 1));
+        world.step(&[], at(600));
+        assert_eq!(world.notices.last(), Some(&(Phase::Recovered, 2)), "who was told that it fires is told of its end");
         world.step(&[breaker()], at(700));
         assert_eq!(world.notices.last(), Some(&(Phase::Firing, 3)));
+    }
+
+    #[test]
+    fn alert_that_fires_at_the_end_of_its_snooze_is_told() {
+        let mut world = World::default();
+        world.step(&[breaker()], at(0));
+        world.step(&[], at(10));
+        world.step(&[], at(100));
+        world.alerts[0].snoozed_until = Some(at(600));
+        world.step(&[breaker()], at(200));
+        assert_eq!((world.alerts[0].phase, world.notices.len()), (Phase::Firing, 2));
+        world.step(&[breaker()], at(600));
+        assert_eq!(world.notices.last(), Some(&(Phase::Firing, 3)));
+    }
+
+    #[test]
+    fn alert_that_is_back_in_the_state_that_was_told_is_not_told_again_after_its_snooze() {
+        let mut world = World::default();
+        world.step(&[breaker()], at(0));
+        world.alerts[0].snoozed_until = Some(at(600));
+        world.step(&[], at(10));
+        world.step(&[], at(100));
+        world.step(&[breaker()], at(200));
+        world.step(&[breaker()], at(600));
+        world.step(&[breaker()], at(700));
+        assert_eq!((world.notices.len(), world.alerts[0].is_to_notify()), (1, false), "it still fires");
+    }
+
+    #[test]
+    fn recovery_during_a_snooze_that_ends_while_the_alert_is_pending_is_told_as_a_recovery() {
+        let mut world = World::default();
+        world.step(&[unknown()], at(0));
+        world.step(&[unknown()], at(600));
+        world.alerts[0].snoozed_until = Some(at(1_000));
+        world.step(&[], at(700));
+        world.step(&[], at(800));
+        world.step(&[unknown()], at(900));
+        assert_eq!((world.alerts[0].phase, world.alerts[0].last_change()), (Phase::Pending, Phase::Recovered));
+        world.step(&[unknown()], at(1_000));
+        world.step(&[unknown()], at(1_500));
+        let states: Vec<u64> = world.notices.iter().map(|(_, change)| *change).collect();
+        assert_eq!(states, [1, 2, 3]);
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub fn commands(known: &[Alert], conditions: &[Condition], rules: &AlertRules, n
         !changes.removed.contains(&key) && !changes.changed.iter().any(|changed| changed.key() == key)
     };
     let unchanged = known.iter().filter(is_changed).cloned();
-    let mut after: Vec<Alert> = unchanged.chain(changes.changed.iter().cloned()).filter(Alert::is_to_notify).collect();
+    let mut after: Vec<Alert> =
+        unchanged.chain(changes.changed.iter().cloned()).filter(|alert| alert.is_due(now)).collect();
     after.sort_by_key(Alert::key);
     let mut commands = Vec::new();
     if !changes.is_empty() {
@@ -94,5 +95,48 @@ mod tests {
         let states: Vec<String> = ledger.accepted.iter().map(|notice| notice.key_state()).collect();
         assert_eq!(states, ["firing", "recovered"]);
         assert!(ledger.alerts.values().all(|alert| !alert.is_to_notify()));
+    }
+
+    #[test]
+    fn condition_that_returns_before_a_recovery_is_notified_makes_no_second_notice_of_it() {
+        let unknown =
+            Condition { kind: AlertKind::UnknownOutcomes, subject: String::new(), detail: "1 job".into(), began: None };
+        let mut ledger = Ledger::default();
+        let mut look = |conditions: &[Condition], second: u64, writes: usize| {
+            let known: Vec<Alert> = ledger.alerts.values().cloned().collect();
+            let now = Time(0) + Duration::from_secs(second);
+            let commands = commands(&known, conditions, &AlertRules::default(), now);
+            commands.into_iter().take(writes).for_each(|command| ledger.perform(command));
+            ledger.accepted.iter().map(Notice::key_state).collect::<Vec<_>>()
+        };
+        look(std::slice::from_ref(&unknown), 0, 9);
+        assert_eq!(look(std::slice::from_ref(&unknown), 600, 9), ["firing"]);
+        look(&[], 700, 9);
+        // The process dies after the accept, before the change is stored as notified; then the condition holds again.
+        assert_eq!(look(&[], 760, 2), ["firing", "recovered"]);
+        for second in [770, 780, 790] {
+            assert_eq!(look(std::slice::from_ref(&unknown), second, 9), ["firing", "recovered"]);
+        }
+        assert_eq!(look(std::slice::from_ref(&unknown), 1_400, 9), ["firing", "recovered", "firing"]);
+    }
+
+    #[test]
+    fn firing_that_could_not_be_accepted_is_told_before_its_recovery() {
+        let open =
+            Condition { kind: AlertKind::BreakerOpen, subject: "crm".into(), detail: "open".into(), began: None };
+        let mut ledger = Ledger::default();
+        let mut look = |conditions: &[Condition], second: u64, writes: usize| {
+            let known: Vec<Alert> = ledger.alerts.values().cloned().collect();
+            let now = Time(0) + Duration::from_secs(second);
+            let commands = commands(&known, conditions, &AlertRules::default(), now);
+            commands.into_iter().take(writes).for_each(|command| ledger.perform(command));
+            ledger.accepted.iter().map(Notice::key_state).collect::<Vec<_>>()
+        };
+        // Events are refused until the trouble is over.
+        assert!(look(&[open], 0, 1).is_empty());
+        (10..100).for_each(|second| assert!(look(&[], second, 0).is_empty()));
+        assert_eq!(look(&[], 100, 9), ["firing"]);
+        (101..200).for_each(|second| drop(look(&[], second, 9)));
+        assert_eq!(look(&[], 200, 9), ["firing", "recovered"]);
     }
 }

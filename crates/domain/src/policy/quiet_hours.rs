@@ -109,8 +109,9 @@ impl QuietHours {
         }
         let today = local.date();
         let ends = if minute < self.to { Ok(today) } else { today.tomorrow() };
-        // If a clock change skips the end time, the interval ends at the first valid time after it.
-        let until = ends.and_then(|day| day.to_datetime(self.to.time()).to_zoned(zone.clone()));
+        // If a clock change skips the end time, the interval ends at the first valid time after it; if the end time comes twice, with the
+        // second one: the first may be over.
+        let until = ends.and_then(|day| zone.to_ambiguous_zoned(day.to_datetime(self.to.time())).later());
         let until = until.map_or(now, |until| Time::from(until.timestamp()));
         QuietStatus::Active { until: until.max(Time(now.0 + 1)), zone: name }
     }

@@ -160,6 +160,18 @@ fn quiet_hours_use_the_zone_of_the_contact() {
 }
 
 #[test]
+fn deferral_in_the_repeated_hour_of_a_clock_change_lasts_to_its_end() {
+    let autumn = policy(vec![("night", hours("22:00", "01:30", QuietAction::Wait))]);
+    let event = json!({"email": "a@b.c", "time_zone": "America/New_York"});
+    // 01:10 for the first and for the second time.
+    for now in ["2026-11-01T05:10:00Z", "2026-11-01T06:10:00Z"] {
+        let decision = decide(&autumn, event.clone(), &ContactFacts::default(), now);
+        let PolicyDecision::Later { until, .. } = decision else { panic!("{decision:?}") };
+        assert_eq!(until, Time::parse("2026-11-01T06:30:00Z").unwrap(), "{now}");
+    }
+}
+
+#[test]
 fn refusal_wins_over_deferral() {
     let policy = policy(vec![
         ("night", hours("00:00", "23:59", QuietAction::Wait)),

@@ -289,6 +289,7 @@ impl Scheduler {
             Input::Rerouted(job) => self.rerouted(job),
             Input::RerouteFailed(job) => self.reroute_failed(now, job),
             Input::Pause(target) => self.pause(now, &target),
+            Input::PauseUnauthorized(name) => self.pause_destination(&name, PauseReason::Auth),
             Input::Resume(target) => self.resume(&target),
             Input::Drain => self.draining = true,
             Input::Tick => {}
@@ -426,11 +427,7 @@ impl Scheduler {
 
     fn pause(&mut self, now: Time, target: &PauseTarget) {
         match target {
-            PauseTarget::Destination(name) => {
-                if let Some(gate) = self.gate(name) {
-                    gate.pause(PauseReason::Operator);
-                }
-            }
+            PauseTarget::Destination(name) => self.pause_destination(name, PauseReason::Operator),
             PauseTarget::Worker(name) => {
                 let worker = self.worker(name);
                 self.workers[worker as usize].paused = true;
@@ -438,6 +435,12 @@ impl Scheduler {
                     self.evict(now, backlog, usize::MAX);
                 }
             }
+        }
+    }
+
+    fn pause_destination(&mut self, name: &Arc<str>, reason: PauseReason) {
+        if let Some(gate) = self.gate(name) {
+            gate.pause(reason);
         }
     }
 

@@ -156,6 +156,8 @@ pub enum Input {
     /// [`SchedulerAction::Reroute`] failed or was refused as stale.
     RerouteFailed(JobId),
     Pause(PauseTarget),
+    /// A destination that rejected the credentials before the process started: its pause is durable, its gate is new.
+    PauseUnauthorized(Arc<str>),
     Resume(PauseTarget),
     /// Start and load nothing more.
     Drain,

@@ -272,6 +272,16 @@ fn a_job_that_ends_after_its_worker_was_paused_holds_no_lane_of_another() {
 }
 
 #[test]
+fn a_destination_that_was_unauthorized_before_a_restart_gets_one_probe_when_it_is_resumed() {
+    let mut world = world(8);
+    world.step(Input::PauseUnauthorized(name("crm")));
+    assert!(world.accept((1..=5).map(|id| job(id, id as u64)).collect()).is_empty());
+    let paused = |world: &World| world.scheduler.view(Time(world.now)).gates["crm"].paused.clone();
+    assert_eq!(paused(&world), Some(PauseReason::Auth));
+    assert_eq!(world.step(resume("crm")), [1]);
+}
+
+#[test]
 fn a_job_that_moves_and_is_deferred_promotes_the_job_of_another_worker_behind_it() {
     let mut world = loaded_world(1);
     assert_eq!(world.accept(vec![to("", job(15, 7))]), [15]);

@@ -320,10 +320,16 @@ impl Store {
         let mut dead_letters = BTreeMap::<Option<Arc<str>>, Time>::new();
         for job in self.jobs() {
             match job.state {
-                state if state.is_live() => drop(live.entry(job.worker.clone()).or_insert(job.created_at)),
+                state if state.is_live() => {
+                    let since = if job.replays > 0 { job.updated_at } else { job.created_at };
+                    let oldest = live.entry(job.worker.clone()).or_insert(since);
+                    *oldest = since.min(*oldest);
+                }
                 JobState::Dead | JobState::Unknown => {
                     let queue = job.dead_letter_queue.as_deref().map(Arc::from);
-                    dead_letters.entry(queue).or_insert(job.finished_at.unwrap_or(job.updated_at));
+                    let ended = job.finished_at.unwrap_or(job.updated_at);
+                    let oldest = dead_letters.entry(queue).or_insert(ended);
+                    *oldest = ended.min(*oldest);
                 }
                 _ => {}
             }

@@ -19,6 +19,7 @@ use super::key_store::{Changes, KeyStore, Sealer};
 use super::late_identity::WaitingLinks;
 use super::mac::{JobColumns, Mac};
 use super::new_jobs::InsertedEvent;
+use super::prune::PruneCursors;
 use super::read_pool::Reader;
 use super::row::wrong;
 use super::search::SEARCH_MAX;
@@ -29,7 +30,7 @@ use crate::op::ChangedJob;
 use crate::record::{EventSeq, SourceDayCounts};
 use crate::seal::{KeyId, SealContext, StableId};
 
-/// The next free numbers. Reset when a batch is rolled back.
+/// The next free numbers, and where pruning continues. Reset when a batch is rolled back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counters {
     pub next_seq: i64,
@@ -39,6 +40,7 @@ pub(super) struct Counters {
     pub next_contact_id: i64,
     pub next_identifier: i64,
     pub next_record_ref: i64,
+    pub prune: PruneCursors,
 }
 
 #[derive(Debug)]

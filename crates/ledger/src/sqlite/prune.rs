@@ -35,10 +35,54 @@ struct PrunedRows {
     approvals: usize,
 }
 
+/// Events that a slice reads for each row that it may delete. Those that must stay (live jobs, dead letters, remembered keys) are read and
+/// passed over, and every caller of the writer waits meanwhile.
+const WALKED_PER_ROW: usize = 40;
+
+/// Sequence numbers behind which the next slice begins: zero, or where the last one stopped because it had read enough.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PruneCursors {
+    bodies: i64,
+    events: i64,
+}
+
+/// The walk of one slice over events, oldest first.
+#[derive(Debug)]
+struct PruneWalk {
+    from: i64,
+    /// Events that may still be read.
+    left: usize,
+    /// Where the next slice begins.
+    next: i64,
+}
+
+impl PruneWalk {
+    fn new(from: i64, prune: &Prune) -> PruneWalk {
+        PruneWalk { from, left: prune.rows_max as usize * WALKED_PER_ROW, next: 0 }
+    }
+
+    /// Whether the walk ends with this event, after so many rows were found.
+    fn ends_at(&mut self, seq: i64, found: usize, prune: &Prune) -> bool {
+        self.left = self.left.saturating_sub(1);
+        let is_full = found >= prune.rows_max as usize;
+        if is_full {
+            self.next = self.from;
+        } else if self.left == 0 {
+            self.next = seq;
+        }
+        is_full || self.left == 0
+    }
+
+    /// Whether events behind the walk were not read.
+    fn is_cut(&self) -> bool {
+        self.next > self.from
+    }
+}
+
 impl Batch<'_, '_> {
     pub fn prune_slice(&mut self, prune: &Prune) -> rusqlite::Result<Pruned> {
-        let bodies = self.prune_bodies(prune)?;
-        let events = self.prune_events(prune)?;
+        let (bodies, bodies_cut) = self.prune_bodies(prune)?;
+        let (events, events_cut) = self.prune_events(prune)?;
         let expired = [prune.at.0, i64::from(prune.rows_max)];
         let marks = self.cached(include_str!("sql/delete_marks.sql"))?.execute(expired)?;
         let retries = self.cached(include_str!("sql/delete_retries.sql"))?.execute(expired)?;
@@ -59,7 +103,7 @@ impl Batch<'_, '_> {
             [("binding", bindings), ("waiting_event", waiting), ("failure_group", groups), ("command", commands)];
         kinds.into_iter().chain(more).try_for_each(|(kind, rows)| self.count_pruned(kind, rows))?;
         let slices = [bodies, events, marks, retries, proofs, bindings, uses, records, waiting, groups, commands];
-        let more = slices.iter().any(|rows| *rows >= prune.rows_max as usize);
+        let more = bodies_cut || events_cut || slices.iter().any(|rows| *rows >= prune.rows_max as usize);
         Ok(Pruned { rows: slices.iter().sum::<usize>() as u64, more })
     }
 
@@ -73,21 +117,26 @@ impl Batch<'_, '_> {
         Ok(rows)
     }
 
-    fn prune_bodies(&mut self, prune: &Prune) -> rusqlite::Result<usize> {
+    /// Returns the number of bodies, and whether more events are to be read.
+    fn prune_bodies(&mut self, prune: &Prune) -> rusqlite::Result<(usize, bool)> {
         let mut bodies = Vec::new();
+        let mut walk = PruneWalk::new(self.counters.prune.bodies, prune);
         let mut statement = self.cached(include_str!("sql/prunable_bodies.sql"))?;
-        let mut rows = statement.query([])?;
+        let mut rows = statement.query([walk.from])?;
         // Events are in the order in which they became durable, so the first young one ends the search.
-        while bodies.len() < prune.rows_max as usize
-            && let Some(row) = rows.next()?
+        while let Some(row) = rows.next()?
             && row.get::<_, i64>(1)? < prune.bodies_before.0
         {
             if !row.get::<_, bool>(2)? {
                 bodies.push((row.get::<_, i64>(0)?, EventId(row.get(3)?)));
             }
+            if walk.ends_at(row.get(0)?, bodies.len(), prune) {
+                break;
+            }
         }
         drop(rows);
         drop(statement);
+        self.counters.prune.bodies = walk.next;
         for (seq, event) in &bodies {
             let pruned = body_pruned_mac(self.key_store, *event);
             self.cached(include_str!("sql/mark_body_pruned.sql"))?.execute(params![seq, pruned])?;
@@ -95,15 +144,16 @@ impl Batch<'_, '_> {
             self.delete_event_revisions(*seq)?;
             self.cached(include_str!("sql/delete_variants.sql"))?.execute([seq])?;
         }
-        Ok(bodies.len())
+        Ok((bodies.len(), walk.is_cut()))
     }
 
-    fn prune_events(&mut self, prune: &Prune) -> rusqlite::Result<usize> {
+    /// Returns the number of events, and whether more are to be read.
+    fn prune_events(&mut self, prune: &Prune) -> rusqlite::Result<(usize, bool)> {
         let mut events: Vec<PrunableEvent> = Vec::new();
+        let mut walk = PruneWalk::new(self.counters.prune.events, prune);
         let mut statement = self.cached(include_str!("sql/prunable_events.sql"))?;
-        let mut rows = statement.query([prune.at.0])?;
-        while events.len() < prune.rows_max as usize
-            && let Some(row) = rows.next()?
+        let mut rows = statement.query([prune.at.0, walk.from])?;
+        while let Some(row) = rows.next()?
             && row.get::<_, i64>(1)? < prune.events_before.0
         {
             if !row.get::<_, bool>(2)? {
@@ -115,9 +165,13 @@ impl Batch<'_, '_> {
                     source: row.get(5)?,
                 });
             }
+            if walk.ends_at(row.get(0)?, events.len(), prune) {
+                break;
+            }
         }
         drop(rows);
         drop(statement);
+        self.counters.prune.events = walk.next;
         let mut gone = PrunedRows::default();
         for event in &events {
             self.delete_event(event, &mut gone)?;
@@ -129,7 +183,7 @@ impl Batch<'_, '_> {
             self.indexes.keys.note_pruned();
             self.indexes.event_refs.note_pruned();
         }
-        Ok(events.len())
+        Ok((events.len(), walk.is_cut()))
     }
 
     fn delete_event(&mut self, event: &PrunableEvent, gone: &mut PrunedRows) -> rusqlite::Result<()> {

@@ -1,9 +1,10 @@
 //! The read verbs on a snapshot. Sealed values are opened on the way out.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, params};
 use sluice_domain::duplicate_stats::DuplicateStats;
 use sluice_domain::event::{LossCode, MappingWarning};
 use sluice_domain::job::{JobId, JobState};
@@ -17,6 +18,10 @@ use super::row::wrong;
 use super::writer::read_change_seq;
 use crate::read_store::prelude::*;
 use crate::read_store::{ReadStore, read_verbs};
+
+/// Jobs of one kind among which the oldest is looked for, in the order of their numbers: one that was replayed is younger than its number
+/// says. A look must not read every job.
+const OLDEST_OF: u32 = 200;
 
 /// Runs each verb on a connection of its own, off the async threads.
 macro_rules! read_on_pool {
@@ -333,33 +338,37 @@ impl Reader<'_> {
     }
 
     fn oldest_jobs(&self) -> rusqlite::Result<OldestJobs> {
-        let mut live = BTreeMap::<Arc<str>, Time>::new();
-        let mut dead_letters = BTreeMap::<Option<Arc<str>>, Time>::new();
+        let (mut ready, mut waiting, mut dead) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for total in self.job_totals()? {
-            let ready = [JobState::Queued, JobState::Running].contains(&total.state);
-            let worker = total.worker.as_ref();
-            let oldest: Option<i64> = match total.state {
-                _ if ready => self
-                    .prepare_cached(include_str!("sql/oldest_ready.sql"))?
-                    .query_row([total.destination.as_ref(), worker], |row| row.get(0))
-                    .optional()?,
-                state if state.is_live() => self
-                    .prepare_cached(include_str!("sql/oldest_waiting.sql"))?
-                    .query_row([worker], |row| row.get(0))
-                    .optional()?,
-                JobState::Dead | JobState::Unknown => self
-                    .prepare_cached(include_str!("sql/oldest_dead_letter.sql"))?
-                    .query_row([total.dead_letter_queue.as_deref()], |row| row.get(0))
-                    .optional()?,
-                _ => None,
-            };
-            let Some(oldest) = oldest.map(Time) else { continue };
-            match total.state.is_live() {
-                true => keep_oldest(&mut live, total.worker, oldest),
-                false => keep_oldest(&mut dead_letters, total.dead_letter_queue, oldest),
+            match total.state {
+                JobState::Queued | JobState::Running => drop(ready.insert((total.worker, total.destination))),
+                JobState::Dead | JobState::Unknown => drop(dead.insert(total.dead_letter_queue)),
+                state if state.is_live() => drop(waiting.insert(total.worker)),
+                _ => {}
             }
         }
+        let (mut live, mut dead_letters) = (BTreeMap::new(), BTreeMap::new());
+        for (worker, destination) in ready {
+            let of = params![destination.as_ref(), worker.as_ref(), OLDEST_OF];
+            let oldest = self.oldest(include_str!("sql/oldest_ready.sql"), of)?;
+            oldest.into_iter().for_each(|oldest| keep_oldest(&mut live, worker.clone(), oldest));
+        }
+        for worker in waiting {
+            let oldest = self.oldest(include_str!("sql/oldest_waiting.sql"), params![worker.as_ref(), OLDEST_OF])?;
+            oldest.into_iter().for_each(|oldest| keep_oldest(&mut live, worker.clone(), oldest));
+        }
+        for queue in dead {
+            let oldest =
+                self.oldest(include_str!("sql/oldest_dead_letter.sql"), params![queue.as_deref(), OLDEST_OF])?;
+            oldest.into_iter().for_each(|oldest| keep_oldest(&mut dead_letters, queue.clone(), oldest));
+        }
         Ok(OldestJobs { live: live.into_iter().collect(), dead_letters: dead_letters.into_iter().collect() })
+    }
+
+    /// `None` if there is no such job any more.
+    fn oldest(&self, sql: &str, of: impl rusqlite::Params) -> rusqlite::Result<Option<Time>> {
+        let oldest = self.prepare_cached(sql)?.query_row(of, |row| row.get::<_, Option<i64>>(0))?;
+        Ok(oldest.map(Time))
     }
 
     fn pinned(&self) -> rusqlite::Result<Vec<PinnedRecord>> {

@@ -23,6 +23,7 @@ use super::key_index::KeyIndexes;
 use super::key_store::{Changes, KeyStore};
 use super::late_identity::WaitingLinks;
 use super::new_jobs::InsertedEvent;
+use super::prune::PruneCursors;
 use super::reserve_file::ReserveFile;
 use super::statements::Statements;
 use super::totals::{Names, TotalChanges};
@@ -356,6 +357,7 @@ fn load_counters(connection: &Connection) -> rusqlite::Result<Counters> {
         next_contact_id: after(include_str!("sql/last_contact_id.sql"))?,
         next_identifier: after(include_str!("sql/last_identifier.sql"))?,
         next_record_ref: after(include_str!("sql/last_record_ref.sql"))?,
+        prune: PruneCursors::default(),
     })
 }
 

@@ -178,6 +178,7 @@ macro_rules! suite {
                 bodies_may_go_before_their_events
                 an_event_stays_while_its_key_is_remembered
                 pruning_goes_slice_by_slice
+                pruning_passes_events_that_must_stay_in_bounded_slices
                 numbers_of_pruned_jobs_are_not_given_out_again
                 every_pruned_row_is_counted
                 the_clock_is_kept_and_is_not_before_the_newest_event
@@ -259,6 +260,8 @@ macro_rules! suite {
             totals [
                 totals_follow_every_change_of_a_job
                 the_oldest_live_job_and_dead_letter_are_known
+                a_dead_letter_that_was_replayed_in_vain_does_not_hide_an_older_one
+                a_replayed_job_is_not_as_old_as_its_event
                 waiting_jobs_are_counted_by_what_they_wait_for
             ]
             agreement [

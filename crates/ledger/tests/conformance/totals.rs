@@ -1,5 +1,7 @@
 //! Numbers of jobs are kept, and the oldest ones are known.
 
+use std::time::Duration;
+
 use sluice_domain::job::JobState;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
@@ -75,12 +77,39 @@ pub async fn the_oldest_live_job_and_dead_letter_are_known<D: Driver>() {
     assert_eq!(live(&fixture).await, [("crm".into(), second_at)]);
     fixture.attempt(second, 1, JobState::Dead).await;
     let died = |n: u32| Time(at(n).0 + 100);
-    let oldest = fixture.ledger.oldest_jobs().await.unwrap();
-    assert_eq!(oldest.dead_letters, [(Some("leads-dead".into()), died(2))], "of the one that was accepted first");
-    let drop = DropJobs { jobs: vec![first], actor: "ann".into(), reason: "spam".into(), at: at(60) };
+    let oldest = async |fixture: &Fixture<D>| fixture.ledger.oldest_jobs().await.unwrap().dead_letters;
+    assert_eq!(oldest(&fixture).await, [(Some("leads-dead".into()), died(1))]);
+    let drop = DropJobs { jobs: vec![second], actor: "ann".into(), reason: "spam".into(), at: at(60) };
     fixture.ledger.drop_jobs(drop).await.unwrap();
-    let oldest = fixture.ledger.oldest_jobs().await.unwrap();
-    assert_eq!(oldest.dead_letters, [(Some("leads-dead".into()), died(1))]);
+    assert_eq!(oldest(&fixture).await, [(Some("leads-dead".into()), died(2))]);
+}
+
+pub async fn a_dead_letter_that_was_replayed_in_vain_does_not_hide_an_older_one<D: Driver>() {
+    let fixture = open::<D>();
+    let (first, second) = (fixture.job("first").await.id, fixture.job("second").await.id);
+    fixture.attempt(first, 1, JobState::Dead).await;
+    fixture.attempt(second, 1, JobState::Retrying).await;
+    fixture.attempt(second, 2, JobState::Dead).await;
+    let (actor, reason) = ("ann".to_owned(), "to see".to_owned());
+    let replay = Replay { jobs: vec![first], actor, reason, revision: None, at: at(50) };
+    fixture.ledger.replay(replay).await.unwrap();
+    fixture.attempt(first, 2, JobState::Retrying).await;
+    fixture.attempt(first, 3, JobState::Dead).await;
+    let oldest = fixture.ledger.oldest_jobs().await.unwrap().dead_letters;
+    assert_eq!(oldest, [(Some("leads-dead".into()), Time(at(2).0 + 100))]);
+}
+
+pub async fn a_replayed_job_is_not_as_old_as_its_event<D: Driver>() {
+    let fixture = open::<D>();
+    let first = fixture.job("first").await.id;
+    fixture.attempt(first, 1, JobState::Dead).await;
+    let second_at = fixture.clock.advance(DAY);
+    fixture.job("second").await;
+    let (actor, reason) = ("ann".to_owned(), "mended".to_owned());
+    let replay = Replay { jobs: vec![first], actor, reason, revision: None, at: second_at + Duration::from_secs(9) };
+    fixture.ledger.replay(replay).await.unwrap();
+    let live = fixture.ledger.oldest_jobs().await.unwrap().live;
+    assert_eq!(live, [("crm".into(), second_at)], "the queue is not a day behind");
 }
 
 pub async fn waiting_jobs_are_counted_by_what_they_wait_for<D: Driver>() {

@@ -189,6 +189,23 @@ pub async fn pruning_goes_slice_by_slice<D: Driver>() {
     assert_eq!(left, [3, 1, 0]);
 }
 
+pub async fn pruning_passes_events_that_must_stay_in_bounded_slices<D: Driver>() {
+    let fixture = open::<D>();
+    for n in 0..300 {
+        fixture.job(&format!("live {n}")).await;
+    }
+    fixture.job_that_is("done", JobState::Succeeded).await;
+    let now = fixture.clock.advance(365 * DAY);
+    for round in [300, 300] {
+        let mut slices = 1;
+        while fixture.ledger.prune(Prune { rows_max: 2, ..prune_all(now) }).await.unwrap().more {
+            slices += 1;
+        }
+        assert!(slices < 20, "{slices} slices");
+        assert_eq!(fixture.ledger.event_count().await.unwrap(), round, "the whole ledger is walked each time");
+    }
+}
+
 pub async fn numbers_of_pruned_jobs_are_not_given_out_again<D: Driver>() {
     let fixture = open::<D>();
     let last = fixture.job_that_is("a", JobState::Succeeded).await;

@@ -45,7 +45,7 @@ pub(crate) use prepare::{Prepared, RowOrigin, StoredProblem, prepare_stored};
 pub use prepare::{RequestMeta, TENANT, prepare, prepare_all};
 pub use proxy::{Network, NetworkProblem, TrustedProxies};
 use refused::Refusals;
-pub(crate) use refused::{Lately, Refused};
+pub(crate) use refused::{Lately, Refused, SOURCE_PAUSED};
 pub(crate) use server::IntakeServer;
 pub use settings::IntakeSettings;
 

@@ -377,7 +377,8 @@ impl<'f> Request<'_, 'f> {
             let looks_up_identity = self.looks_up_identity(&quarantine, &new.jobs);
             Quarantine { looks_up_identity, ..quarantine }
         });
-        let respond = flow.respond.as_ref();
+        // Rows are history, with or without a time: nobody waits for an answer to them.
+        let respond = flow.respond.as_ref().filter(|_| self.row.is_none());
         let response = respond.and_then(|rule| rule.start(new.received_at, new.occurred_at, &new.jobs)).map(Box::new);
         NewEvent {
             response,

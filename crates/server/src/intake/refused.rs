@@ -6,6 +6,9 @@ use std::sync::Mutex;
 use serde::Serialize;
 use sluice_domain::time::Time;
 
+/// Problem code of the requests of a source that an operator paused.
+pub(crate) const SOURCE_PAUSED: &str = "source-paused";
+
 #[derive(Clone, Debug, Serialize)]
 pub struct Refused {
     pub at: Time,

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use sluice_domain::schedule::gate::GateChange;
-use sluice_ledger::Pause;
 
-use crate::OWN_ACTOR;
 use crate::observe::metrics::GateLabels;
+use crate::pauses;
 use crate::work::WorkContext;
 
 pub(super) fn report(context: &Arc<WorkContext>, destination: Arc<str>, change: GateChange) {
@@ -38,12 +37,7 @@ pub(super) fn report(context: &Arc<WorkContext>, destination: Arc<str>, change: 
 }
 
 async fn write_pause(context: Arc<WorkContext>, destination: Arc<str>) {
-    let pause = Pause {
-        target: format!("destination:{destination}"),
-        actor: OWN_ACTOR.to_owned(),
-        reason: "the destination rejected the credentials".to_owned(),
-        at: context.clock.ledger_time(),
-    };
+    let pause = pauses::of_unauthorized(&destination, context.clock.ledger_time());
     match context.ledger.pause(pause).await {
         Ok(()) => context.paused.insert(destination).await,
         Err(error) => {

@@ -57,6 +57,7 @@ pub(super) enum Message {
     Requeued(Vec<(JobId, Arc<str>)>),
     DueNow(Vec<(JobId, Arc<str>)>),
     Pause(PauseTarget),
+    PauseUnauthorized(Arc<str>),
     Resume(PauseTarget),
     View(oneshot::Sender<SchedulerView>),
     /// Why each of these jobs does not run.
@@ -119,6 +120,11 @@ impl SchedulerHandle {
 
     pub fn pause(&self, target: PauseTarget) {
         self.send(Message::Pause(target));
+    }
+
+    /// Pauses a destination that rejected the credentials, as the gate that saw it did.
+    pub(crate) fn pause_unauthorized(&self, destination: Arc<str>) {
+        self.send(Message::PauseUnauthorized(destination));
     }
 
     pub fn resume(&self, target: PauseTarget) {

@@ -155,6 +155,7 @@ impl Loop {
                 }
             }
             Message::Pause(target) => self.step(Input::Pause(target)),
+            Message::PauseUnauthorized(name) => self.step(Input::PauseUnauthorized(name)),
             Message::Resume(target) => self.step(Input::Resume(target)),
             Message::View(reply) => drop(reply.send(self.scheduler.view(self.context.clock.now()))),
             Message::Waits(jobs, reply) => {

@@ -20,7 +20,7 @@ use sluice_domain::alert::watch::{WatchCommand, commands};
 use sluice_domain::alert::{Alert, NoticeEvent, Phase, Signals};
 use sluice_domain::history::Step;
 use sluice_domain::time::Time;
-use sluice_ledger::{Ledger, RecordHistory};
+use sluice_ledger::{Acceptance, Ledger, RecordHistory};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
@@ -66,9 +66,11 @@ impl Watch {
         let mut minute = Step::Minute.start(self.clock.ledger_time());
         let mut memory = Memory {
             history: HistorySignals::default(),
-            sources: SourceClock::new(self.clock.ledger_time()),
+            sources: SourceClock::new(self.clock.now()),
             digest: DigestDay::default(),
         };
+        // Before the first look: without it the alerts that the history decides would seem to have ended with the last process.
+        self.read_history(&mut memory).await;
         loop {
             let stopped = tokio::select! {
                 () = tokio::time::sleep(INTERVAL) => false,
@@ -85,45 +87,63 @@ impl Watch {
             if is_new_minute {
                 self.write(minute).await;
                 minute = now;
-                match self.history_signals().await {
-                    Ok(signals) => memory.history = signals,
-                    Err(error) => tracing::warn!(%error, "the history could not be read; reading it again"),
-                }
+                self.read_history(&mut memory).await;
             }
         }
     }
 
-    /// Records the levels, evaluates the alerts and sends the digest.
+    async fn read_history(&self, memory: &mut Memory) {
+        match self.history_signals().await {
+            Ok(signals) => memory.history = signals,
+            Err(error) => tracing::warn!(%error, "the history could not be read; reading it again"),
+        }
+    }
+
+    /// Records the levels, evaluates the alerts and sends the digest. A part that fails does not keep the others from being made: a full
+    /// disk refuses events, and the alert about it must be seen.
     async fn look(&self, memory: &mut Memory) -> Result<(), sluice_ledger::Error> {
         let live = self.revisions.current();
+        let responses = self.watch_responses(&live).await;
+        let alerts = self.watch_alerts(&live, memory).await;
+        let digest = self.send_digest(&live, &mut memory.digest).await;
+        responses.and(alerts).and(digest)
+    }
+
+    async fn watch_alerts(&self, live: &LoadedRevision, memory: &mut Memory) -> Result<(), sluice_ledger::Error> {
         let view = self.scheduler.view().await;
         let levels = Levels::read(&self.ledger, &self.clock, view.as_ref()).await?;
         self.metrics.history.levels(&levels);
-        self.watch_sources(&live, &mut memory.sources).await?;
-        let late_responses = self.watch_responses(&live).await?;
-        let signals = self.signals(&levels, view.as_ref(), memory).await?;
-        let signals = Signals { late_responses, ..signals };
-        let settings = &live.config.alerts;
         let known = self.ledger.alerts().await?;
-        let now = self.clock.ledger_time();
-        for command in commands(&known, &conditions(&signals, &settings.rules), &settings.rules, now) {
-            match command {
-                WatchCommand::Keep(changes) => self.ledger.keep_alerts(changes).await?,
-                WatchCommand::Notify(notice) => self.accept(&notice.event(settings), &live).await?,
-            }
-        }
+        self.watch_sources(live, &known, &mut memory.sources).await?;
+        let signals = self.signals(&levels, view.as_ref(), memory).await?;
+        let signals = Signals { late_responses: self.late_responses().await?, ..signals };
+        let rules = &live.config.alerts.rules;
+        let performed =
+            self.perform(commands(&known, &conditions(&signals, rules), rules, self.clock.ledger_time()), live).await;
         let firing: Vec<Alert> =
             self.ledger.alerts().await?.into_iter().filter(|alert| alert.phase == Phase::Firing).collect();
         self.metrics.alerts(&firing);
-        self.send_digest(&live, &mut memory.digest).await
+        performed
+    }
+
+    async fn perform(&self, commands: Vec<WatchCommand>, live: &LoadedRevision) -> Result<(), sluice_ledger::Error> {
+        for command in commands {
+            match command {
+                WatchCommand::Keep(changes) => self.ledger.keep_alerts(changes).await?,
+                WatchCommand::Notify(notice) => self.accept(&notice.event(&live.config.alerts), live).await?,
+            }
+        }
+        Ok(())
     }
 
     /// Accepts an event of the node itself. A duplicate is one that an earlier look has accepted.
     async fn accept(&self, event: &NoticeEvent, live: &LoadedRevision) -> Result<(), sluice_ledger::Error> {
-        let about = event.attributes["title"].as_str().unwrap_or_default();
-        tracing::warn!(event_type = event.event_type, key = event.key_text, "{about}");
-        self.ledger.accept(event.accept(&live.config, &live.revision, self.clock.ledger_time())).await?;
-        Ok(())
+        let accepted = self.ledger.accept(event.accept(&live.config, &live.revision, self.clock.ledger_time())).await;
+        if !matches!(accepted, Ok(Acceptance::Duplicate(_))) {
+            let about = event.attributes["title"].as_str().unwrap_or_default();
+            tracing::warn!(event_type = event.event_type, key = event.key_text, "{about}");
+        }
+        accepted.map(drop)
     }
 
     async fn write(&self, minute: Time) {

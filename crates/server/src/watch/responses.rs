@@ -1,7 +1,10 @@
 //! Response clocks: tells a person when the answer to an event is at risk.
 
 use sluice_domain::event::Event;
-use sluice_domain::respond::{ResponseClock, ResponseCommand, ResponseRule, ResponseState, commands, escalation};
+use sluice_domain::respond::{
+    DueResponse, ResponseClock, ResponseCommand, ResponseRule, ResponseState, commands, escalation,
+};
+use sluice_domain::time::Time;
 use sluice_ledger::NewEvent;
 
 use super::Watch;
@@ -13,25 +16,39 @@ const DUE_MAX: u32 = 256;
 const ROUNDS_MAX: u32 = 64;
 
 impl Watch {
-    /// Looks at every clock that is due. Returns the flows with late answers, and how many.
-    pub(super) async fn watch_responses(
-        &self,
-        live: &LoadedRevision,
-    ) -> Result<Vec<(String, u64)>, sluice_ledger::Error> {
+    /// Looks at every clock that is due. A clock that cannot be written keeps no other from being looked at.
+    pub(super) async fn watch_responses(&self, live: &LoadedRevision) -> Result<(), sluice_ledger::Error> {
         for _ in 0..ROUNDS_MAX {
             let now = self.clock.ledger_time();
             let due = self.ledger.due_responses(now, DUE_MAX).await?;
+            let mut looked = Ok(());
             for clock in &due {
-                let flow = live.config.flows.get(&*clock.clock.flow);
-                let rule = flow.and_then(|flow| flow.respond.as_ref());
-                for command in commands(clock, rule.is_some(), now) {
-                    self.perform_response(command, rule, live).await?;
-                }
+                looked = looked.and(self.watch_response(clock, live, now).await);
             }
+            looked?;
             if due.len() < DUE_MAX as usize {
                 break;
             }
         }
+        Ok(())
+    }
+
+    async fn watch_response(
+        &self,
+        due: &DueResponse,
+        live: &LoadedRevision,
+        now: Time,
+    ) -> Result<(), sluice_ledger::Error> {
+        let flow = live.config.flows.get(&*due.clock.flow);
+        let rule = flow.and_then(|flow| flow.respond.as_ref());
+        for command in commands(due, rule.is_some(), now) {
+            self.perform_response(command, rule, live).await?;
+        }
+        Ok(())
+    }
+
+    /// The flows with late answers, and how many.
+    pub(super) async fn late_responses(&self) -> Result<Vec<(String, u64)>, sluice_ledger::Error> {
         let counts = self.ledger.response_counts().await?;
         self.metrics.responses_running(&counts);
         let late = counts.iter().filter(|count| count.state == ResponseState::Late);
@@ -48,8 +65,8 @@ impl Watch {
             ResponseCommand::Escalate(clock) => {
                 let Some(rule) = rule else { return Ok(()) };
                 let event = self.escalation_event(&clock, rule, live).await?;
-                tracing::warn!(flow = &*clock.flow, event = %clock.event_id, "the response to an event is at risk");
                 self.ledger.accept(event).await?;
+                tracing::warn!(flow = &*clock.flow, event = %clock.event_id, "the response to an event is at risk");
             }
             ResponseCommand::Keep(change) => {
                 let (flow, state) = (change.clock.flow.clone(), change.clock.state);

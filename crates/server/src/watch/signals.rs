@@ -16,6 +16,7 @@ use sluice_domain::wait::WaitReason;
 
 use super::activity::{SourceHours, activities};
 use super::{Memory, Watch};
+use crate::intake::{Lately, SOURCE_PAUSED};
 use crate::levels::Levels;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -56,7 +57,6 @@ impl Watch {
         };
         let gates = || view.into_iter().flat_map(|view| &view.gates);
         let open = gates().filter(|(_, gate)| gate.breaker != "closed");
-        let jumps = self.intake.refused_lately().into_iter().filter(|(_, _, lately)| lately.is_jump());
         let (now, history) = (self.clock.ledger_time(), &memory.history);
         let holidays = &self.revisions.current().config.alerts.holidays;
         Ok(Signals {
@@ -68,8 +68,8 @@ impl Watch {
                 .map(|(name, _)| name.clone())
                 .collect(),
             calls: history.calls.clone(),
-            sources: activities(&history.hours, &memory.sources, holidays, now),
-            refused_jumps: jumps.map(|(source, code, _)| (source, code.to_owned())).collect(),
+            sources: activities(&history.hours, &memory.sources, holidays, (now, self.clock.now())),
+            refused_jumps: refused_jumps(self.intake.refused_lately()),
             late_duplicates: history.late_duplicates.clone(),
             unknown_outcomes: count(&|total| total.state == JobState::Unknown),
             approvals_pending: count(&|total| total.wait == Some(WaitReason::Approval)),
@@ -128,6 +128,12 @@ impl Watch {
     }
 }
 
+/// Sources with a jump of rejected requests, and the problem code. A source that an operator paused rejects all of them, on purpose.
+fn refused_jumps(lately: Vec<(String, &'static str, Lately)>) -> Vec<(String, String)> {
+    let jumps = lately.into_iter().filter(|(_, code, lately)| *code != SOURCE_PAUSED && lately.is_jump());
+    jumps.map(|(source, code, _)| (source, code.to_owned())).collect()
+}
+
 /// Sums of a counter by its first label.
 fn by_source(rows: &[HistoryRow]) -> Vec<(String, u64)> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
@@ -152,4 +158,16 @@ fn call_counts(rows: &[HistoryRow]) -> Vec<CallCounts> {
         }
     }
     calls.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rejections_of_a_paused_source_are_no_jump() {
+        let jump = Lately { minute: 40, hour: 40, day: 40 };
+        let lately = vec![("shop".to_owned(), SOURCE_PAUSED, jump), ("shop".to_owned(), "signature-mismatch", jump)];
+        assert_eq!(refused_jumps(lately), [("shop".to_owned(), "signature-mismatch".to_owned())]);
+    }
 }

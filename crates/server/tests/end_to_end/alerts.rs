@@ -1,5 +1,10 @@
 //! An alert reaches a person once, through a playbook like any other effect.
 
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use sluice_simulator::{Fault, FaultPlan, Slack, SlackSettings};
 
@@ -105,4 +110,41 @@ async fn a_mark_that_cannot_be_made_says_why() {
         assert_eq!(answer.status, status, "{}", answer.body);
         assert!(answer.body["detail"].as_str().unwrap().contains(part), "{}", answer.body);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_disk_is_seen_as_an_alert_while_it_is_full_and_told_once_there_is_room() {
+    const FIRING: &str = r#"sluice_alerts_firing{alert="disk-full",severity="critical",subject=""} 1"#;
+    let slack = Slack::start(SlackSettings::default()).unwrap();
+    let mut world = world(&slack).await;
+    world.stop_node().await;
+    // The reserve file of the ledger leads to a full device, and does so again whenever the node has removed it.
+    let (reserve, is_over) = (world.settings().data.join("ballast"), Arc::new(AtomicBool::new(false)));
+    let (path, over) = (reserve.clone(), is_over.clone());
+    let keep_full = std::thread::spawn(move || {
+        while !over.load(Ordering::Relaxed) {
+            let _ = symlink("/dev/full", &path);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    loop {
+        std::fs::remove_file(&reserve).unwrap();
+        let _ = symlink("/dev/full", &reserve);
+        world.start_node().await;
+        let is_seen = until(|| async {
+            if world.page("/metrics").await.contains(FIRING) {
+                return Some(true);
+            }
+            // The node was faster than the thread.
+            reserve.symlink_metadata().is_ok_and(|found| found.is_file()).then_some(false)
+        });
+        if is_seen.await {
+            break;
+        }
+        world.stop_node().await;
+    }
+    assert_eq!(world.post(&lead("ada")).await.status, 503, "it is full");
+    is_over.store(true, Ordering::Relaxed);
+    keep_full.join().unwrap();
+    until(|| async { texts(&slack).iter().any(|text| text.starts_with("firing disk-full")).then_some(()) }).await;
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sluice_simulator::faults::{CallKind, Scripted};
 use sluice_simulator::{Everything, Fault, FaultPlan};
 
-use crate::fixture::{World, lead, lead_of};
+use crate::fixture::{World, lead, lead_of, until};
 
 fn http_worker(with: &str) -> String {
     format!(
@@ -144,6 +144,30 @@ async fn one_refused_login_pauses_the_destination_and_no_second_job_dies() {
         .await;
     assert_eq!(world.settled(&events[0]).await[0]["state"], "succeeded");
     assert_eq!(world.crm.truth().object("Lead").records, 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restart_keeps_a_destination_unauthorized_and_its_resume_sends_one_probe() {
+    let mut world = World::start().await;
+    world.crm.set_faults(FaultPlan::scripted([Scripted::first(1_000, Fault::InvalidSession)])).unwrap();
+    let first = world.post(&lead("a0")).await.event();
+    world.settled(&first).await;
+    for n in 1..10 {
+        world.post(&lead(&format!("a{n}"))).await.event();
+    }
+    until(|| async { (!world.get("/api/v1/pauses").await.as_array().unwrap().is_empty()).then_some(()) }).await;
+    let warnings = async |world: &World| {
+        let status = world.get("/api/v1/status").await;
+        status["warnings"].as_array().unwrap().iter().filter(|warning| warning["code"] == "unauthorized").count()
+    };
+    assert_eq!(warnings(&world).await, 1);
+    world.stop_node().await;
+    world.start_node().await;
+    assert_eq!(warnings(&world).await, 1, "the credentials are as wrong as before");
+    world.act("/api/v1/resume", serde_json::json!({ "target": "destination:crm", "actor": "ann" })).await;
+    until(|| async { (!world.get("/api/v1/pauses").await.as_array().unwrap().is_empty()).then_some(()) }).await;
+    let dead = world.get("/api/v1/jobs?state=dead").await;
+    assert_eq!(dead["items"].as_array().unwrap().len(), 2, "one probe: {dead}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use sluice_simulator::{Fault, FaultPlan, Slack, SlackSettings};
 
 use crate::fixture::{FLOW, QUEUES, World, lead, until};
+use crate::transfer::{file, run};
 
 const WORKER: &str = r#"
 version: 1
@@ -119,4 +120,23 @@ async fn event_whose_deadline_is_over_when_it_comes_is_told_at_once() {
     let said = texts(&slack)[0].clone();
     assert!(said.contains("the deadline was 4m") || said.contains("the deadline was 5m"), "{said}");
     assert!(said.contains("last_name: Lovelace, email: ada@example.com"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_of_an_import_without_a_time_starts_no_clock() {
+    let slack = Slack::start(SlackSettings::default()).unwrap();
+    let world = world(&slack, "{ time: 1h, notify: [sales] }").await;
+    world.crm.set_faults(FaultPlan::always(Fault::Reply { code: 503 })).unwrap();
+    let timeless = |id: &str| {
+        let mut lead = lead(id);
+        lead.as_object_mut().unwrap().remove("created_at");
+        lead
+    };
+    let path = file(&world, "rows.ndjson", &format!("{}\n", timeless("ada")));
+    let words = ["import", &path, "--flow", "website-leads", "--reason", "history", "--yes"];
+    assert_eq!(run(&world, &words).await, (0, String::new()));
+    assert_eq!(world.get("/api/v1/events").await["items"].as_array().unwrap().len(), 1);
+    assert!(world.get("/api/v1/responses").await["items"].as_array().unwrap().is_empty());
+    world.post(&timeless("grace")).await.event();
+    assert_eq!(world.get("/api/v1/responses").await["items"].as_array().unwrap().len(), 1, "a request starts one");
 }
