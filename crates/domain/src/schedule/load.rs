@@ -241,7 +241,10 @@ impl Scheduler {
 
     fn plan_load(&mut self, now: Time, backlog: u32, share: &mut Option<usize>) -> Option<Time> {
         let window = &self.backlogs[backlog as usize].window;
-        if window.load.is_some() {
+        let wants_nothing =
+            window.scan == InterruptedScan::Done && window.next_due.is_none() && !window.wants_load(now);
+        // Most backlogs, at most steps: whether they can run is not asked for.
+        if window.load.is_some() || wants_nothing {
             return None;
         }
         let is_closed = self.closed_until(now, backlog);
