@@ -30,7 +30,7 @@ mod settle;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::contact::ContactWrite;
 use crate::job::{EffectKey, EffectState, JobState};
@@ -87,7 +87,7 @@ pub struct JobRun {
     /// Outputs that are part of the job's result.
     outputs: Outputs,
     /// Outputs of internal steps, the result of a job that did nothing else.
-    internal_outputs: Map<String, Value>,
+    internal_outputs: Outputs,
     /// Whether the step has items left beside the one that was attempted.
     more_items: bool,
     /// Start of the call, by the steady clock.
@@ -171,7 +171,7 @@ impl JobRun {
             dead_letter_queue,
             scope: Scope::new(),
             outputs: Outputs::default(),
-            internal_outputs: Map::new(),
+            internal_outputs: Outputs::default(),
             more_items: false,
             call_started: None,
             call_took: None,
