@@ -44,8 +44,8 @@ impl Store {
 
     /// Number of jobs by state.
     pub fn job_counts(&self) -> Vec<(JobState, u64)> {
-        let counts = self.job_states.iter().filter(|(_, count)| **count > 0);
-        counts.filter_map(|(code, count)| Some((JobState::from_code(*code)?, *count))).collect()
+        let counts = JobState::ALL.into_iter().map(|state| (state, self.job_states[state as usize]));
+        counts.filter(|(_, count)| *count > 0).collect()
     }
 
     /// Number of events.
