@@ -192,14 +192,14 @@ impl Simulation {
         let settlement = node.queue.into_iter().map(|(op, _)| op).find(|op| matches!(op, SimOp::Settle(_)));
         if let Some(op) = settlement.filter(|_| self.random.chance(0.5)) {
             self.late_writes.push(Some(op));
-            let (index, ms) = (self.late_writes.len() - 1, 20_000 + self.some_ms(60_000));
+            let (index, ms) = ((self.late_writes.len() - 1) as u32, 20_000 + self.some_ms(60_000));
             self.plan_in(ms, SimEvent::LateWrite { index });
         }
     }
 
     /// The late write arrives.
-    pub(super) fn late_write(&mut self, index: usize) {
-        if let Some(op) = self.late_writes[index].take() {
+    pub(super) fn late_write(&mut self, index: u32) {
+        if let Some(op) = self.late_writes[index as usize].take() {
             self.happened(Fault::LateWrite);
             self.apply(op, Waiter::Nobody);
         }
