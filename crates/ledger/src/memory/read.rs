@@ -349,6 +349,14 @@ impl Store {
         loaded
     }
 
+    /// A job as its owner knows it, with its event, body and effects.
+    pub fn load_known(&self, job: JobRecord) -> Option<LoadedJob> {
+        self.jobs.get(&job.id)?;
+        let event = self.events.get(&job.seq)?;
+        let body = event.body.clone().map(|body| self.identified_body(event.seq, body)).unwrap_or_default();
+        Some(LoadedJob { event: event.record.clone(), body, effects: self.effects(job.id), job })
+    }
+
     pub(crate) fn audit_entries(&self, filter: &AuditFilter, page: Page) -> ListPage<AuditRecord> {
         let (first, before) = filter.window(page, self.audit.len() as i64 + 1);
         let looked_at = self.audit.iter().rev().filter(|line| line.id < before && line.id >= first);
