@@ -104,7 +104,10 @@ pub(super) fn person_event(request: PersonRequest<'_>) -> NewEvent {
         event: &event,
         jobs: vec![],
     };
-    NewEvent { contact: None, observation, ..NewEvent::new(draft) }
+    let new = NewEvent { contact: None, observation, ..NewEvent::new(draft) };
+    // As intake does.
+    new.body.decoded.put(event);
+    new
 }
 
 /// What was observed of persons.

@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// The same of every event, oldest first.
-    pub fn event_heads(&self) -> impl Iterator<Item = EventHead<'_>> {
+    pub fn event_heads(&self) -> impl DoubleEndedIterator<Item = EventHead<'_>> {
         self.events.values().map(super::EventRow::head)
     }
 
