@@ -138,6 +138,14 @@ impl Scope {
         self.read(root).ok().flatten()
     }
 
+    /// The same for a caller that keeps it: a shared value is not copied.
+    pub(crate) fn get_shared(&self, root: &str) -> Option<Arc<Value>> {
+        match self.roots.iter().find(|(name, _)| name == root) {
+            Some((_, Root::Shared(value))) => Some(value.clone()),
+            _ => self.get(root).map(|value| Arc::new(value.clone())),
+        }
+    }
+
     /// The value of a root, or why it cannot be loaded.
     pub(super) fn read(&self, root: &str) -> Result<Option<&Value>, TemplateProblem> {
         match self.roots.iter().find(|(name, _)| name == root) {
