@@ -87,7 +87,8 @@ impl EventId {
 
 impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "evt_{}", BASE32.encode_display(&self.0))
+        f.write_str("evt_")?;
+        f.write_str(BASE32.encode_mut_str(&self.0, &mut [0; EventId::CHARACTERS]))
     }
 }
 
@@ -145,8 +146,9 @@ pub struct Audit {
 impl Audit {
     /// Points to the event with this id. The id is not known before the event is stored.
     pub fn locate(&mut self, id: EventId) {
-        self.raw_event_ref = format!("ledger://events/{id}/raw");
-        self.normalized_event_ref = format!("ledger://events/{id}/normalized");
+        let id = id.to_string();
+        self.raw_event_ref = ["ledger://events/", &id, "/raw"].concat();
+        self.normalized_event_ref = ["ledger://events/", &id, "/normalized"].concat();
     }
 }
 

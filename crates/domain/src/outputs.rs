@@ -17,6 +17,21 @@ impl Outputs {
         }
     }
 
+    /// What this step left.
+    pub fn get(&self, step: &str) -> Option<&Value> {
+        self.0.iter().find(|(name, _)| **name == *step).map(|(_, output)| &**output)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Value>)> {
+        self.0.iter().map(|(name, output)| (name, output))
+    }
+
+    /// All outputs by the names of their steps.
+    pub fn to_value(&self) -> Value {
+        let entry = |(name, output): (&Arc<str>, &Arc<Value>)| (name.to_string(), Value::clone(output));
+        Value::Object(self.iter().map(entry).collect::<Map<_, _>>())
+    }
+
     /// Whether no step left anything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -27,10 +42,7 @@ impl Outputs {
         match &self.0[..] {
             [] => None,
             [(_, output)] => Some(output.clone()),
-            several => {
-                let entry = |(name, output): &(Arc<str>, Arc<Value>)| (name.to_string(), Value::clone(output));
-                Some(Arc::new(Value::Object(several.iter().map(entry).collect::<Map<_, _>>())))
-            }
+            _ => Some(Arc::new(self.to_value())),
         }
     }
 }

@@ -173,6 +173,13 @@ impl DecodedEvent {
         }
     }
 
+    /// Caches the value of the event in expressions.
+    pub fn put_scope(&self, scope: Arc<Value>) {
+        if let Ok(mut cached) = self.0.lock() {
+            *cached = Some(Decoded::Scope(scope));
+        }
+    }
+
     pub fn clear(&self) {
         if let Ok(mut cached) = self.0.lock() {
             *cached = None;

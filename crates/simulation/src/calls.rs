@@ -183,7 +183,7 @@ impl Simulation {
         self.drive(group, commands);
     }
 
-    pub(super) fn read_back(&mut self, mut sim: SimRun, call: &StepCall) {
+    pub(super) fn read_back(&mut self, mut sim: Box<SimRun>, call: &StepCall) {
         let Some(facts) = self.plan.facts(&call.label).cloned() else { return };
         if let Err(failure) = self.count_call(sim.group) {
             sim.pending = Pending::OverBudget(failure);

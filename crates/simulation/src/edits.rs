@@ -52,7 +52,7 @@ fn place_of(label: &str) -> (&str, &str) {
 impl Simulation {
     /// Edits an event, perhaps one whose jobs have not ended, and perhaps from a revision that is not the last.
     pub(super) fn edit_an_event(&mut self) {
-        let last = self.store.event_heads().last().map_or(0, |event| event.seq);
+        let last = self.store.event_heads().next_back().map_or(0, |event| event.seq);
         // Most of them are new.
         let among = if self.random.chance(0.7) { last.min(NEW_EVENTS) } else { last };
         let seq = last - self.random.below(among.max(1) as u64) as i64;

@@ -7,6 +7,7 @@
 //! If the process dies here: nothing is lost; the same seed runs again.
 
 mod accounts;
+mod agenda;
 mod call_budget;
 mod calls;
 mod campaign;

@@ -68,7 +68,7 @@ pub(super) struct SimNode {
     pub committing: bool,
     pub replies: Vec<Option<(Waiter, Result<SimReply, SimOp>)>>,
     pub loads: Vec<Option<Load>>,
-    pub runs: Vec<Option<SimRun>>,
+    pub runs: Vec<Option<Box<SimRun>>>,
     free_runs: Vec<u32>,
     pub groups: Vec<Option<SimGroup>>,
     free_groups: Vec<u32>,
@@ -122,7 +122,7 @@ impl SimNode {
         Time(now + self.shift)
     }
 
-    pub fn take_run(&mut self, slot: u32) -> Option<SimRun> {
+    pub fn take_run(&mut self, slot: u32) -> Option<Box<SimRun>> {
         let run = self.runs[slot as usize].take()?;
         self.free_runs.push(slot);
         Some(run)
@@ -142,7 +142,7 @@ impl SimNode {
         self.free_groups.push(group);
     }
 
-    pub fn keep_run(&mut self, run: SimRun) -> u32 {
+    pub fn keep_run(&mut self, run: Box<SimRun>) -> u32 {
         match self.free_runs.pop() {
             Some(slot) => {
                 self.runs[slot as usize] = Some(run);
@@ -192,14 +192,14 @@ impl Simulation {
         let settlement = node.queue.into_iter().map(|(op, _)| op).find(|op| matches!(op, SimOp::Settle(_)));
         if let Some(op) = settlement.filter(|_| self.random.chance(0.5)) {
             self.late_writes.push(Some(op));
-            let (index, ms) = (self.late_writes.len() - 1, 20_000 + self.some_ms(60_000));
+            let (index, ms) = ((self.late_writes.len() - 1) as u32, 20_000 + self.some_ms(60_000));
             self.plan_in(ms, SimEvent::LateWrite { index });
         }
     }
 
     /// The late write arrives.
-    pub(super) fn late_write(&mut self, index: usize) {
-        if let Some(op) = self.late_writes[index].take() {
+    pub(super) fn late_write(&mut self, index: u32) {
+        if let Some(op) = self.late_writes[index as usize].take() {
             self.happened(Fault::LateWrite);
             self.apply(op, Waiter::Nobody);
         }

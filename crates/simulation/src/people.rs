@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value, json};
-use sluice_domain::contact::{
-    CLOCK_SKEW_MAX, ContactId, ContactRules, IdentifierRule, Observation, SourceTrust, WriteSlot,
-};
+use sluice_domain::contact::{CLOCK_SKEW_MAX, ContactId, ContactRules, IdentifierRule, Observation, SourceTrust};
 use sluice_domain::event::{Audit, Event};
 use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::record::{EventDraft, JobRecord, NewEvent};
@@ -104,7 +102,10 @@ pub(super) fn person_event(request: PersonRequest<'_>) -> NewEvent {
         event: &event,
         jobs: vec![],
     };
-    NewEvent { contact: None, observation, ..NewEvent::new(draft) }
+    let new = NewEvent { contact: None, observation, ..NewEvent::new(draft) };
+    // As intake does.
+    new.body.decoded.put(event);
+    new
 }
 
 /// What was observed of persons.
@@ -180,14 +181,14 @@ impl Simulation {
     /// An event became durable.
     pub(super) fn note_person(&mut self, seq: i64, observation: Option<Box<Observation>>) {
         let Some(observation) = observation else { return };
-        let Some(root) = self.store.contact_of_event(seq, WriteSlot::new("", "")) else { return };
+        let Some(root) = self.store.contact_id_of_event(seq) else { return };
         // The contact of the event and every contact that it is part of have seen it; the contact itself has the fewest members.
-        let members = self.store.contact(root.id).map_or_else(Vec::new, |contact| contact.members);
-        let has_seen = members.into_iter().filter_map(|id| self.store.contact(id)).filter(|of| of.state.version == seq);
-        let Some(contact) = has_seen.min_by_key(|of| of.members.len()) else { return };
-        self.checker.people.said.insert(seq, (contact.id, *observation));
-        if self.checker.people.root(contact.id) != root.id {
-            let detail = || format!("event {seq} of {} belongs to {}", contact.id, root.id);
+        let members = self.store.contact_members(root).into_iter();
+        let has_seen = members.filter(|id| self.store.contact_version(*id) == Some(seq));
+        let Some(contact) = has_seen.min_by_key(|id| self.store.contact_members(*id).len()) else { return };
+        self.checker.people.said.insert(seq, (contact, *observation));
+        if self.checker.people.root(contact) != root {
+            let detail = || format!("event {seq} of {contact} belongs to {root}");
             self.checker.fail(self.now, Invariant::MergeLaws, About::Nothing, detail);
         }
     }

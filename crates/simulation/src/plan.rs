@@ -10,6 +10,7 @@ use sluice_domain::call_budget::{BudgetWindow, CallBudgetSettings};
 use sluice_domain::config::{Config, Revision};
 use sluice_domain::contact::MergedWrite;
 use sluice_domain::destination::{BreakerSettings, Destination, DestinationKind, GateSettings, HttpDestination};
+use sluice_domain::hash::Map;
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::policy::{
     Cap, ConsentDefault, ConsentSource, Policy, QuietAction, QuietHours, Rule, RuleKind, Suppression, TimeOfDay, zone,
@@ -119,7 +120,7 @@ pub(super) struct SimPlan {
     pub destinations: [Arc<str>; DESTINATIONS],
     /// Of the tickets, in every revision.
     pub budget: Option<CallBudgetSettings>,
-    steps: Vec<(&'static str, StepFacts)>,
+    steps: Map<&'static str, StepFacts>,
 }
 
 #[derive(Debug)]
@@ -162,8 +163,7 @@ impl SimPlan {
 
     /// The facts of the external step that an effect label belongs to; `None` for an internal step.
     pub fn facts(&self, label: &str) -> Option<&StepFacts> {
-        let step = step_of(label);
-        self.steps.iter().find(|(id, _)| *id == step).map(|(_, facts)| facts)
+        self.steps.get(step_of(label))
     }
 
     /// Activates another revision: other limits, other policies, steps in another order.
@@ -222,7 +222,7 @@ const STEPS: [(&str, usize, usize, EffectClass); 12] = [
 ];
 
 /// In half of the runs the records of contacts can be compared.
-fn step_facts(profile_compares: bool) -> Vec<(&'static str, StepFacts)> {
+fn step_facts(profile_compares: bool) -> Map<&'static str, StepFacts> {
     let facts = |(id, _, destination, class): (&'static str, usize, usize, EffectClass)| {
         let unordered = matches!(id, "mail" | "chat");
         let facts = StepFacts {

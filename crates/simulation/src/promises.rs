@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sluice_domain::event::EventId;
+use sluice_domain::hash::Set;
 use sluice_domain::job::JobState;
 use sluice_domain::ledger_clock::CORRECTION_MAX;
 use sluice_domain::time::Time;
@@ -156,7 +157,7 @@ impl Simulation {
         self.check_promises();
         let now = self.now;
         let mut jobs_of_events = 0;
-        let mut owners = std::collections::HashSet::new();
+        let mut owners = Set::default();
         let mut events = 0;
         for event in self.store.event_heads() {
             events += 1;

@@ -33,13 +33,13 @@ impl Simulation {
     /// A call is applied after it was given up.
     pub(super) fn plan_landing(&mut self, after_ms: i64, call: &StepCall) {
         self.stragglers.push(call.clone());
-        let index = self.stragglers.len() - 1;
+        let index = (self.stragglers.len() - 1) as u32;
         self.plan_in(after_ms, SimEvent::Lands { index });
     }
 
     /// A call that was given up is applied all the same, perhaps after newer ones.
-    pub(super) fn lands(&mut self, index: usize) {
-        let call = self.stragglers[index].clone();
+    pub(super) fn lands(&mut self, index: u32) {
+        let call = self.stragglers[index as usize].clone();
         let (job, label) = (call.job, &call.label);
         self.trace.note(self.now, "lands late", About::Job(job), 0);
         if self.plan.facts(label).is_some_and(|facts| facts.upsert) {

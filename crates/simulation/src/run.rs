@@ -14,8 +14,8 @@ use sluice_domain::outcome::{BATCH_REJECTED, Failure};
 use sluice_domain::record::{AttemptKind, JobRecord};
 use sluice_domain::retry::Jitter;
 use sluice_domain::run::{
-    Command, DeadLetters, GroupCommand, GroupInput, GroupRun, Input, JobRun, LoadedJob, Requeue, RunConfig, RunContext,
-    RunResult, Settle,
+    Command, DeadLetters, GroupCommand, GroupInput, GroupRun, Input, JobRun, Requeue, RunConfig, RunContext, RunResult,
+    Settle,
 };
 use sluice_domain::time::Time;
 use sluice_ledger::{NewEvent, Replay};
@@ -69,7 +69,7 @@ pub(super) struct SimGroup {
     pub run: GroupRun,
     worker: Arc<str>,
     /// Members that wait for the others or for the answer to their call, by their place.
-    pub parked: Vec<Option<SimRun>>,
+    pub parked: Vec<Option<Box<SimRun>>>,
     pub call: Option<SimCall>,
     /// Members whose end the scheduler does not know.
     pub left: usize,
@@ -138,11 +138,11 @@ impl Simulation {
         for (member, job) in jobs.into_iter().enumerate() {
             self.check_safe_mode(job.id, &worker);
             let slot = slot_of(&job, &self.plan);
-            let Some(read) = self.store.load_jobs(&[job.id], usize::MAX).pop() else { return };
-            // Memory has the job as the node knows it; its event and effects are read for the run.
             let config = self.run_config(&job.revision);
-            loaded.push((LoadedJob { job, ..read }, config));
-            parked.push(Some(SimRun {
+            // Memory has the job as the node knows it; its event and effects are read for the run.
+            let Some(read) = self.store.load_known(job) else { return };
+            loaded.push((read, config));
+            parked.push(Some(Box::new(SimRun {
                 slot,
                 group,
                 member,
@@ -152,7 +152,7 @@ impl Simulation {
                 asked_ms: None,
                 unauthorized: false,
                 recovering,
-            }));
+            })));
         }
         let left = parked.len();
         let allowance = first_job.and_then(|job| self.node.as_ref()?.scheduler.allowance(job));
@@ -248,7 +248,7 @@ impl Simulation {
         LookupResult::Found([("value".to_owned(), json!(self.random.below(1 << 30)))].into_iter().collect())
     }
 
-    fn perform_write(&mut self, mut sim: SimRun, command: Command) {
+    fn perform_write(&mut self, mut sim: Box<SimRun>, command: Command) {
         let op = match command {
             Command::ReadBack(call) => return self.read_back(sim, &call),
             Command::Finish(result) => {
@@ -362,7 +362,7 @@ impl Simulation {
     }
 
     /// A mistake: the scheduler is told before the end of the run is durable.
-    fn release_early(&mut self, mut sim: SimRun, settle: Box<Settle>) {
+    fn release_early(&mut self, mut sim: Box<SimRun>, settle: Box<Settle>) {
         self.submit(SimOp::Settle(settle), Waiter::Nobody);
         let (group, member) = (sim.group, sim.member);
         let input = GroupInput::Member(member, Input::Settled(ChargeResult::Settled));
@@ -377,22 +377,22 @@ impl Simulation {
         self.drive(group, commands);
     }
 
-    pub(super) fn keep(&mut self, run: SimRun) -> u32 {
+    pub(super) fn keep(&mut self, run: Box<SimRun>) -> u32 {
         self.node.as_mut().map_or(0, |node| node.keep_run(run))
     }
 
-    pub(super) fn take_run(&mut self, slot: u32) -> Option<SimRun> {
+    pub(super) fn take_run(&mut self, slot: u32) -> Option<Box<SimRun>> {
         self.node.as_mut()?.take_run(slot)
     }
 
-    fn plan_finished(&mut self, sim: SimRun) {
+    fn plan_finished(&mut self, sim: Box<SimRun>) {
         let epoch = self.epoch;
         let run = self.keep(sim);
         self.plan_in(0, SimEvent::Finished { epoch, run });
     }
 
     /// Continues a run with the answer to its command.
-    pub(super) fn resume(&mut self, sim: SimRun, input: Input) {
+    pub(super) fn resume(&mut self, sim: Box<SimRun>, input: Input) {
         let (group, member) = (sim.group, sim.member);
         if let Some(group) = self.group_mut(group) {
             group.parked[member] = Some(sim);
@@ -481,7 +481,7 @@ impl Simulation {
     }
 
     /// The run is lost: the job is loaded again.
-    pub(super) fn lose(&mut self, mut sim: SimRun) {
+    pub(super) fn lose(&mut self, mut sim: Box<SimRun>) {
         sim.result = Some(RunResult::Reload);
         let (group, member) = (sim.group, sim.member);
         self.plan_finished(sim);

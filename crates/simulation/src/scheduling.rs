@@ -223,9 +223,9 @@ impl Simulation {
 
     /// The scheduler gets the end of a run.
     pub(super) fn finished(&mut self, slot: u32) {
-        let Some(run) = self.node.as_mut().and_then(|node| node.take_run(slot)) else { return };
+        let Some(mut run) = self.node.as_mut().and_then(|node| node.take_run(slot)) else { return };
         let id = run.slot.job;
-        let Some(result) = &run.result else { return };
+        let Some(result) = run.result.take() else { return };
         // What the destination said is lost with the run.
         let lost = matches!(result, RunResult::Reload);
         let said = (run.asked_ms.filter(|_| !lost), run.unauthorized && !lost);
@@ -234,13 +234,13 @@ impl Simulation {
         if let Some(calls) = calls {
             self.step(Input::Called { job: id, calls, reported: None });
         }
-        let input = Input::of_run(id, result);
+        let input = Input::of_run(id, &result);
         match (&mut self.node, result) {
             (Some(node), RunResult::Ended { job, route, .. }) if job.state.is_live() => {
-                node.cache.insert(id, routed(job, route));
+                node.cache.insert(id, JobRecord { destination: route.destination, order: route.order, ..job });
             }
             (Some(node), RunResult::Ended { .. }) => drop(node.cache.remove(&id)),
-            (Some(node), RunResult::Released { job, .. }) => drop(node.cache.insert(id, job.clone())),
+            (Some(node), RunResult::Released { job, .. }) => drop(node.cache.insert(id, job)),
             _ => {}
         }
         self.step(input);
@@ -295,9 +295,4 @@ impl Simulation {
     pub(super) fn target(&self, stop: Stop) -> sluice_domain::schedule::PauseTarget {
         stop.target(&self.plan)
     }
-}
-
-/// The job as memory has it, with the route of its last run.
-fn routed(job: &JobRecord, route: &StepRoute) -> JobRecord {
-    JobRecord { destination: route.destination.clone(), order: route.order, ..job.clone() }
 }

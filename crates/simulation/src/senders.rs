@@ -1,7 +1,9 @@
 //! Senders: they repeat themselves, come late, come all at once, and do not always hear the answer.
 
+use std::cell::OnceCell;
 use std::sync::{Arc, LazyLock};
 
+use serde_json::Value;
 use sluice_domain::event::EventId;
 use sluice_domain::event::{Audit, Event};
 use sluice_domain::key::KeyDigest;
@@ -44,18 +46,22 @@ pub(super) struct Senders {
     gap_ms: u64,
     sources: [Arc<str>; 2],
     flow: Arc<str>,
-    /// Events about each entity, with and without a note: everything but their keys and times.
-    drafts: Vec<[(NewEvent, Scope); 2]>,
+    /// Events about each entity, with and without a note, from their first request on.
+    drafts: Vec<[OnceCell<Draft>; 2]>,
+}
+
+/// An event about an entity without its key and times.
+#[derive(Debug)]
+struct Draft {
+    event: NewEvent,
+    /// What its expressions see.
+    scope: Scope,
 }
 
 impl Senders {
     pub fn new(random: &mut Random) -> Senders {
         let sources = ["website", "shop"].map(Arc::from);
-        // Bodies cache what was read from them: each world has its own.
-        let own = |(event, scope): &(NewEvent, Scope)| {
-            (NewEvent { body: Arc::new((*event.body).clone()), ..event.clone() }, scope.clone())
-        };
-        let drafts = DRAFTS.iter().map(|drafts| [own(&drafts[0]), own(&drafts[1])]).collect();
+        let drafts = DRAFTS.iter().map(|_| Default::default()).collect();
         Senders { webhooks: Vec::new(), gap_ms: 40 + random.below(1_500), sources, flow: Arc::from(FLOW), drafts }
     }
 
@@ -70,12 +76,21 @@ impl Senders {
         self.webhooks.len() as u32
     }
 
-    /// The key of a webhook as it is derived from its request.
-    pub fn digest(&self, key: u32, received_at: i64) -> KeyDigest {
-        let text = self.key_text(key, received_at);
-        KeyDigest::new("default", &self.flow, &text)
+    /// A world shares nothing with others, which may run on other threads. The value of the event lacks the references to its stored
+    /// request, which no simulated expression reads.
+    fn draft(&self, entity: u64, with_note: bool) -> &Draft {
+        let place = usize::from(!with_note);
+        self.drafts[entity as usize][place].get_or_init(|| {
+            let (event, value) = &DRAFTS[entity as usize][place];
+            let (body, value) = (Arc::new((*event.body).clone()), Arc::new(value.clone()));
+            let mut scope = Scope::new();
+            scope.set_shared("event", value.clone());
+            body.decoded.put_scope(value);
+            Draft { event: NewEvent { body, ..event.clone() }, scope }
+        })
     }
 
+    /// The key of a webhook as it is derived from its request.
     fn key_text(&self, key: u32, received_at: i64) -> String {
         if Mutant::KeyWithReceiverTimestamp.is_on() {
             return format!("k{key}@{received_at}");
@@ -151,7 +166,7 @@ impl Simulation {
             return;
         }
         let received_at = self.ledger_time();
-        let (draft, scope) = &self.senders.drafts[entity as usize][usize::from(key % 97 == 0)];
+        let Draft { event: draft, scope } = self.senders.draft(entity, key % 97 != 0);
         let revision = self.plan.active();
         let job = |worker: usize| {
             let worker = revision.worker(worker);
@@ -175,9 +190,8 @@ impl Simulation {
             let source = &senders.sources[source];
             person_event(PersonRequest { key, key_text: &key_text, source, received_at })
         });
-        let clocked = jobs.clone();
         let event = NewEvent {
-            key: senders.digest(key, received_at.0),
+            key: KeyDigest::new("default", &senders.flow, &key_text),
             key_text,
             expires_at: received_at + KEY_LIFETIME,
             source: senders.sources[source].clone(),
@@ -187,7 +201,7 @@ impl Simulation {
             jobs,
             ..person.unwrap_or_else(|| draft.clone())
         };
-        let event = with_clock(event, key, &clocked);
+        let event = with_clock(event, key);
         if Mutant::AckBeforeCommit.is_on() {
             let id = EventId::new(event.key, 0);
             self.submit(SimOp::Accept(Box::new(event)), Waiter::Nobody);
@@ -222,13 +236,13 @@ impl Simulation {
 pub(super) const FLOW: &str = "all";
 
 /// What every world sends about each entity, with and without a note.
-static DRAFTS: LazyLock<Vec<[(NewEvent, Scope); 2]>> = LazyLock::new(|| {
+static DRAFTS: LazyLock<Vec<[(NewEvent, Value); 2]>> = LazyLock::new(|| {
     let source = Arc::from("website");
     (0..ENTITIES).map(|entity| [true, false].map(|note| draft(&source, entity, note))).collect()
 });
 
-/// An event about an entity, and what its expressions see.
-fn draft(source: &Arc<str>, entity: u64, with_note: bool) -> (NewEvent, Scope) {
+/// An event about an entity, and its value in expressions.
+fn draft(source: &Arc<str>, entity: u64, with_note: bool) -> (NewEvent, Value) {
     let attributes = attributes(entity, with_note);
     let event = Event {
         schema_version: "1".into(),
@@ -242,8 +256,6 @@ fn draft(source: &Arc<str>, entity: u64, with_note: bool) -> (NewEvent, Scope) {
         routing: serde_json::Map::new(),
         audit: Audit { mapping_version: "1".into(), ..Audit::default() },
     };
-    let mut scope = Scope::new();
-    scope.set("event", event.to_scope());
     let new = NewEvent::new(EventDraft {
         flow: FLOW,
         source,
@@ -256,5 +268,5 @@ fn draft(source: &Arc<str>, entity: u64, with_note: bool) -> (NewEvent, Scope) {
         event: &event,
         jobs: vec![],
     });
-    (NewEvent { entity, contact: None, ..new }, scope)
+    (NewEvent { entity, contact: None, ..new }, event.to_scope())
 }

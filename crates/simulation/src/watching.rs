@@ -9,7 +9,7 @@ use sluice_domain::alert::watch::{WatchCommand, commands};
 use sluice_domain::alert::{Alert, AlertSettings, NoticeEvent, Signals};
 use sluice_domain::job::JobState;
 use sluice_domain::path::Path;
-use sluice_domain::record::{EventSeq, NewEvent, NewJob};
+use sluice_domain::record::{EventSeq, NewEvent};
 use sluice_domain::respond::{self, ClockStart, ResponseCommand, ResponseRule, ResponseState, escalation};
 use sluice_domain::schedule::gate::PauseReason;
 use sluice_domain::time::Time;
@@ -61,11 +61,11 @@ pub(super) fn response_rule(key: u32) -> ResponseRule {
 }
 
 /// The event of a sender with the clock of its flow.
-pub(super) fn with_clock(event: NewEvent, key: u32, jobs: &[NewJob]) -> NewEvent {
+pub(super) fn with_clock(event: NewEvent, key: u32) -> NewEvent {
     if !key.is_multiple_of(CLOCKS) {
         return event;
     }
-    let response = response_rule(key).start(event.received_at, None, jobs);
+    let response = response_rule(key).start(event.received_at, None, &event.jobs);
     NewEvent { response: response.map(Box::new), ..event }
 }
 

@@ -1,7 +1,5 @@
 //! The world around a node: time, random numbers, and the agenda of what happens.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use sluice_domain::job::{JobId, JobState};
@@ -13,6 +11,7 @@ use sluice_domain::time::Time;
 use sluice_ledger::memory::Store;
 
 use super::accounts::Accounts;
+use super::agenda::Agenda;
 use super::checker::Checker;
 use super::coverage::{Coverage, Fault};
 use super::destinations::Destinations;
@@ -38,7 +37,7 @@ const REPLAYED_PART: u64 = 5;
 const STEPS_PER_EVENT_MAX: u64 = 5_000;
 
 /// An entry of the agenda. Entries with the epoch of an ended process are ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SimEvent {
     /// A sender has a new event.
     Arrive,
@@ -108,7 +107,7 @@ pub(super) enum SimEvent {
     },
     /// A write of a process that has ended arrives.
     LateWrite {
-        index: usize,
+        index: u32,
     },
     Operator,
     Disturb,
@@ -119,7 +118,7 @@ pub(super) enum SimEvent {
     Stragglers,
     /// A call that was given up is applied all the same.
     Lands {
-        index: usize,
+        index: u32,
     },
     Boot,
     Heal,
@@ -160,8 +159,7 @@ pub(super) struct Simulation {
     pub coverage: Coverage,
     pub trace: Trace,
     healing_since: Option<i64>,
-    agenda: BinaryHeap<Reverse<(i64, u64, SimEvent)>>,
-    planned: u64,
+    agenda: Agenda,
 }
 
 impl Simulation {
@@ -196,8 +194,7 @@ impl Simulation {
             coverage: Coverage::default(),
             trace: Trace::new(keep_trace),
             healing_since: None,
-            agenda: BinaryHeap::with_capacity(1024),
-            planned: 0,
+            agenda: Agenda::default(),
         }
     }
 
@@ -246,8 +243,7 @@ impl Simulation {
 
     /// Adds an entry to the agenda.
     pub fn plan_in(&mut self, ms: i64, what: SimEvent) {
-        self.planned += 1;
-        self.agenda.push(Reverse((self.now + ms, self.planned, what)));
+        self.agenda.push(self.now + ms, what);
     }
 
     /// The wall clock's time.
@@ -345,8 +341,8 @@ impl Simulation {
     /// Runs the agenda until a time. Faults and causes stay as they are.
     #[cfg(test)]
     pub fn play_until(&mut self, until: i64) {
-        while self.agenda.peek().is_some_and(|Reverse((at, ..))| *at <= until) && self.checker.broken.is_none() {
-            let Some(Reverse((at, _, what))) = self.agenda.pop() else { return };
+        while self.agenda.next_at().is_some_and(|at| at <= until) && self.checker.broken.is_none() {
+            let Some((at, what)) = self.agenda.pop() else { return };
             self.now = at;
             self.observe_clocks();
             if what != SimEvent::Heal {
@@ -365,8 +361,8 @@ impl Simulation {
     }
 
     fn until_nothing_is_left(&mut self) {
-        let steps_max = self.planned + 1_000_000 + u64::from(self.options.events) * STEPS_PER_EVENT_MAX;
-        while let Some(Reverse((at, _, what))) = self.agenda.pop() {
+        let steps_max = self.agenda.planned() + 1_000_000 + u64::from(self.options.events) * STEPS_PER_EVENT_MAX;
+        while let Some((at, what)) = self.agenda.pop() {
             self.now = at;
             self.observe_clocks();
             self.perform(what);
@@ -377,7 +373,7 @@ impl Simulation {
             if late {
                 break;
             }
-            if self.planned > steps_max {
+            if self.agenda.planned() > steps_max {
                 let detail = || "the agenda does not end".to_owned();
                 return self.checker.fail(self.now, Invariant::NothingStuck, About::Nothing, detail);
             }

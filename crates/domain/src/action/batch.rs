@@ -53,13 +53,15 @@ impl BatchForm {
 
 /// Values of parameters as the text of a JSON list. Numbers count as their text.
 fn text_of(names: &[Arc<str>], with: &Value, normalize: impl Fn(&str) -> String) -> String {
+    let quoted = |text: &str| serde_json::to_string(text).expect("a text has a JSON form");
     let value = |name: &Arc<str>| match with.get(&**name) {
-        Some(Value::String(text)) => Value::String(normalize(text)),
-        Some(Value::Number(number)) => Value::String(number.to_string()),
-        Some(other) => other.clone(),
-        None => Value::Null,
+        Some(Value::String(text)) => quoted(&normalize(text)),
+        Some(Value::Number(number)) => quoted(&number.to_string()),
+        Some(other) => other.to_string(),
+        None => "null".to_owned(),
     };
-    Value::Array(names.iter().map(value).collect()).to_string()
+    let values: Vec<String> = names.iter().map(value).collect();
+    ["[", &values.join(","), "]"].concat()
 }
 
 impl Action {

@@ -7,16 +7,18 @@
 //! A rolling window is counted by the scheduler's steady clock, which no correction moves. A day begins by the ledger's time: the
 //! steady clock is translated by the difference that the last answer of the ledger had.
 
+mod intervals;
 mod meter;
 mod window;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::mutant::Mutant;
 use crate::time::Time;
+use intervals::{Interval, Intervals};
 pub use meter::CallMeter;
 pub use window::BudgetWindow;
 
@@ -123,13 +125,6 @@ pub struct CallBudgetView {
     pub window: &'static str,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Interval {
-    /// Calls that were made or are reserved. At most `charged`.
-    used: u64,
-    charged: u64,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Reported {
     report: UsageReport,
@@ -151,7 +146,7 @@ pub struct CallBudget {
     settings: CallBudgetSettings,
     /// The ledger's time minus that of the steady clock; `None` until the ledger has answered.
     offset: Option<i64>,
-    intervals: BTreeMap<Time, Interval>,
+    intervals: Intervals,
     reported: Option<Reported>,
     /// The report that the ledger has, with its interval.
     stored_report: Option<(Time, UsageReport)>,
@@ -169,7 +164,7 @@ impl CallBudget {
         CallBudget {
             settings,
             offset: None,
-            intervals: BTreeMap::new(),
+            intervals: Intervals::default(),
             reported: None,
             stored_report: None,
             charging: None,
@@ -207,14 +202,14 @@ impl CallBudget {
         let left = self.left(at, traffic).unwrap_or(u64::MAX);
         let calls = left.min(self.lease(at)).min(u64::from(CALLS_PER_SLOT));
         let interval = self.settings.window.interval(at).0;
-        self.intervals.entry(interval).or_default().used += calls;
+        self.intervals.entry(interval).used += calls;
         Some(Reservation { interval, calls: u32::try_from(calls).unwrap_or(CALLS_PER_SLOT) })
     }
 
     /// A slot has ended and made this many calls, at most those that were reserved; `None` if that is not known.
     pub fn finish(&mut self, now: Time, reserved: Reservation, calls: Option<u32>) {
         let calls = calls.map_or(reserved.calls, |calls| calls.min(reserved.calls));
-        if let Some(interval) = self.intervals.get_mut(&reserved.interval) {
+        if let Some(interval) = self.intervals.get_mut(reserved.interval) {
             interval.used = interval.used.saturating_sub(u64::from(reserved.calls - calls));
         }
         if let Some(at) = self.counted_at(now) {
@@ -255,7 +250,7 @@ impl CallBudget {
         if self.lease(at) >= (block / 2).max(u64::from(CALLS_PER_SLOT)) && !stores_report {
             return None;
         }
-        let Interval { used, charged } = self.intervals.get(&from).copied().unwrap_or_default();
+        let Interval { used, charged } = self.intervals.get(from).unwrap_or_default();
         let wanted = used.saturating_add(self.left(at, Traffic::Live).unwrap_or(u64::MAX).min(block));
         let reported = self.reported.filter(|reported| reported.interval == from).map(|reported| reported.report);
         let row = BudgetRow { from, charged: wanted.max(charged), reported };
@@ -287,17 +282,16 @@ impl CallBudget {
         let current = self.settings.window.interval(at).0;
         if first && !Mutant::CallBudgetForgottenByRestart.is_on() {
             for row in &rows {
-                self.intervals.insert(row.from, Interval { used: row.charged, charged: row.charged });
+                *self.intervals.entry(row.from) = Interval { used: row.charged, charged: row.charged };
             }
             let report = rows.iter().find(|row| row.from == current).and_then(|row| row.reported);
             self.reported = report.map(|report| Reported { report, interval: current, own: self.own(at) });
         }
         if let Some(row) = written.and_then(|charge| charge.row) {
-            self.intervals.entry(row.from).or_default().charged = row.charged;
+            self.intervals.entry(row.from).charged = row.charged;
             self.stored_report = row.reported.map(|report| (row.from, report)).or(self.stored_report);
         }
-        let counts_from = self.settings.window.counts_from(at);
-        self.intervals.retain(|from, _| *from >= counts_from);
+        self.intervals.forget_before(self.settings.window.counts_from(at));
     }
 
     /// The use of the current interval, to be written when nothing is in flight any more: calls that are charged and not used are
@@ -305,7 +299,7 @@ impl CallBudget {
     pub fn settle(&self, now: Time) -> Option<BudgetCharge> {
         let at = self.counted_at(now)?;
         let from = self.settings.window.interval(at).0;
-        let Interval { used, charged } = self.intervals.get(&from).copied()?;
+        let Interval { used, charged } = self.intervals.get(from)?;
         let reported = self.reported.filter(|reported| reported.interval == from).map(|reported| reported.report);
         let row = (used < charged).then_some(BudgetRow { from, charged: used, reported })?;
         Some(BudgetCharge { row: Some(row), keep_from: self.settings.window.counts_from(at), gives_back: true })
@@ -359,7 +353,7 @@ impl CallBudget {
     }
 
     fn own(&self, at: Time) -> u64 {
-        self.intervals.range(self.settings.window.counts_from(at)..).map(|(_, interval)| interval.used).sum()
+        self.intervals.since(self.settings.window.counts_from(at)).iter().map(|(_, interval)| interval.used).sum()
     }
 
     /// Calls that count now. A destination also counts calls of others.
@@ -372,7 +366,7 @@ impl CallBudget {
     /// Calls that are charged in the current interval and not used.
     fn lease(&self, at: Time) -> u64 {
         let interval = self.settings.window.interval(at).0;
-        self.intervals.get(&interval).map_or(0, |interval| interval.charged.saturating_sub(interval.used))
+        self.intervals.get(interval).map_or(0, |interval| interval.charged.saturating_sub(interval.used))
     }
 
     fn block(&self, at: Time) -> u64 {
@@ -390,7 +384,7 @@ impl CallBudget {
             Traffic::Background => limit - self.reserve(limit),
         };
         let mut used = self.own(at);
-        for (from, interval) in self.intervals.range(window.counts_from(at)..) {
+        for (from, interval) in self.intervals.since(window.counts_from(at)) {
             used -= interval.used;
             if interval.used > 0 && used < share {
                 return window.forgets_at(*from);

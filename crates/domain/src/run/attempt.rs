@@ -27,12 +27,18 @@ use crate::worker::{Queue, Step, Worker};
 #[derive(Debug)]
 pub(super) struct Attempt {
     item: StepItem,
-    call: StepCall,
     caps: Vec<CapReservation>,
     begin: Option<Begin>,
     started_at: Time,
     /// Term that the job carried before the attempt.
     job_term: Term,
+}
+
+/// An attempt whose call is made once its intent is durable.
+#[derive(Debug)]
+pub(super) struct PreparedCall {
+    attempt: Attempt,
+    call: StepCall,
 }
 
 impl JobRun {
@@ -52,11 +58,9 @@ impl JobRun {
             return self.end_without_attempt(later, context);
         }
         let call = self.call(&item, with, context);
-        let command = Command::ReadBack(Box::new(call.clone()));
-        let attempt =
-            Attempt { item, call, caps: vec![], begin: None, started_at: context.at, job_term: self.job.term };
+        let attempt = Attempt { item, caps: vec![], begin: None, started_at: context.at, job_term: self.job.term };
         self.waiting = Waiting::ReadBack(Box::new(attempt));
-        command
+        Command::ReadBack(Box::new(call))
     }
 
     /// Whether the outcome of an earlier attempt has to be read back before anything else.
@@ -126,9 +130,9 @@ impl JobRun {
         self.job.attempts_total += 1;
         let job_term = std::mem::replace(&mut self.job.term, context.term);
         let attempt =
-            Attempt { item, call, caps: caps.clone(), begin: Some(begin.clone()), started_at: context.at, job_term };
+            Attempt { item, caps: caps.clone(), begin: Some(begin.clone()), started_at: context.at, job_term };
         if waits {
-            self.waiting = Waiting::Begun(Box::new(attempt));
+            self.waiting = Waiting::Begun(Box::new(PreparedCall { attempt, call }));
             return Command::Begin { begin: Box::new(begin), caps };
         }
         // A merged write is compared with the last confirmed one: a call whose run is lost must not go unnoticed.
@@ -136,24 +140,25 @@ impl JobRun {
             true => Recording::Before(Box::new(begin)),
             false => Recording::IfSlow(Box::new(begin)),
         };
-        self.make_call(attempt, recording, context)
+        self.make_call(PreparedCall { attempt, call }, recording, context)
     }
 
-    fn make_call(&mut self, attempt: Attempt, recording: Recording, context: RunContext) -> Command {
+    fn make_call(&mut self, prepared: PreparedCall, recording: Recording, context: RunContext) -> Command {
+        let PreparedCall { attempt, call } = prepared;
         self.call_started = Some(context.now);
-        let batch = CallBatch { calls: vec![attempt.call.clone()], recording: vec![recording] };
+        let batch = CallBatch { calls: vec![call], recording: vec![recording] };
         self.waiting = Waiting::Called(Box::new(attempt));
         Command::Call(batch)
     }
 
     /// The intent is durable, or was refused.
-    pub(super) fn begun(&mut self, attempt: Attempt, begun: CappedBeginResult, context: RunContext) -> Command {
+    pub(super) fn begun(&mut self, prepared: PreparedCall, begun: CappedBeginResult, context: RunContext) -> Command {
         match begun {
-            CappedBeginResult::Begun(BeginResult::Go) => self.recall(attempt, context),
+            CappedBeginResult::Begun(BeginResult::Go) => self.recall(prepared, context),
             // The effects were loaded before this one was finished.
             CappedBeginResult::Begun(BeginResult::AlreadyApplied | BeginResult::Stale) => self.reload(),
             CappedBeginResult::Begun(BeginResult::IdentityBusy) => {
-                self.forget_begin(&attempt);
+                self.forget_begin(&prepared.attempt);
                 let failure = Failure::new(
                     FailureClass::Retryable,
                     IDENTITY_BUSY,
@@ -162,6 +167,7 @@ impl JobRun {
                 self.wait_until(context.at + BUSY_DELAY, Some(failure), context)
             }
             CappedBeginResult::Refused(cap) => {
+                let attempt = prepared.attempt;
                 self.forget_begin(&attempt);
                 match attempt.caps.get(cap) {
                     Some(cap) => self.refuse(attempt.item, &cap.refusal(), context),
@@ -178,16 +184,21 @@ impl JobRun {
     }
 
     /// Asks for the record that an effect of the same identity wrote before, then calls.
-    fn recall(&mut self, attempt: Attempt, context: RunContext) -> Command {
-        let identity = attempt.begin.as_ref().and_then(|begin| begin.identity.clone());
-        let Some(identity) = identity else { return self.make_call(attempt, Recording::Done, context) };
-        self.waiting = Waiting::Record(Box::new(attempt));
+    fn recall(&mut self, prepared: PreparedCall, context: RunContext) -> Command {
+        let identity = prepared.attempt.begin.as_ref().and_then(|begin| begin.identity.clone());
+        let Some(identity) = identity else { return self.make_call(prepared, Recording::Done, context) };
+        self.waiting = Waiting::Record(Box::new(prepared));
         Command::ReadRecord { job: self.job.id, identity }
     }
 
-    pub(super) fn recalled(&mut self, mut attempt: Attempt, record: Option<Value>, context: RunContext) -> Command {
-        attempt.call.record = record;
-        self.make_call(attempt, Recording::Done, context)
+    pub(super) fn recalled(
+        &mut self,
+        mut prepared: PreparedCall,
+        record: Option<Value>,
+        context: RunContext,
+    ) -> Command {
+        prepared.call.record = record;
+        self.make_call(prepared, Recording::Done, context)
     }
 
     /// The effect does not happen. That is recorded with the reason, and the job goes on behind it.

@@ -28,12 +28,17 @@ pub(super) struct JobEffects {
     event: EventId,
     worker: Arc<str>,
     effects: HashMap<EffectKey, EffectEntry, foldhash::fast::FixedState>,
+    /// Keys of the effects that the ledger has, by their labels: they need not be derived again. Empty if there are many.
+    known: Vec<(String, EffectKey)>,
     /// Few jobs have an effect that another one replaces: others need no search for it.
     has_replaced: bool,
 }
 
+/// Among so many labels one is found sooner than its key is derived.
+const KNOWN_MAX: usize = 16;
+
 impl JobEffects {
-    pub fn new(event: EventId, worker: &Arc<str>, effects: Vec<EffectRecord>) -> JobEffects {
+    pub fn new(event: EventId, worker: &Arc<str>, mut effects: Vec<EffectRecord>) -> JobEffects {
         let entry = |effect: EffectRecord| EffectEntry {
             state: effect.state,
             result: effect.result,
@@ -41,13 +46,16 @@ impl JobEffects {
             reads: (effect.absent_reads, effect.reads),
         };
         let has_replaced = effects.iter().any(|effect| effect.state.is_replaced());
+        let label = |effect: &mut EffectRecord| (std::mem::take(&mut effect.step_id), effect.key);
+        let known = if effects.len() <= KNOWN_MAX { effects.iter_mut().map(label).collect() } else { vec![] };
         let effects = effects.into_iter().map(|effect| (effect.key, entry(effect))).collect();
-        JobEffects { event, worker: worker.clone(), effects, has_replaced }
+        JobEffects { event, worker: worker.clone(), effects, known, has_replaced }
     }
 
     /// The effect key of a label.
     pub fn key(&self, label: &str) -> EffectKey {
-        EffectKey::new(self.event, &self.worker, label)
+        let known = self.known.iter().find(|(known, _)| known == label);
+        known.map_or_else(|| EffectKey::new(self.event, &self.worker, label), |(_, key)| *key)
     }
 
     /// The label of one item of a step. Applied again at the request of an operator, it is another effect.

@@ -47,7 +47,7 @@ impl JobRun {
         let step = item.step();
         let form = step.batch.as_ref()?;
         // Connectors of two revisions may differ.
-        let key = format!("{} {} {}", self.job.revision, step.action.name(), form.shared(with));
+        let key = [&*self.job.revision, step.action.name(), &form.shared(with)].join(" ");
         let identity = form.identity(with).unwrap_or_else(|| format!("job {}", self.job.id.0));
         Some(BatchItem { max: form.max as usize, key, identity })
     }

@@ -204,7 +204,7 @@ impl IdentitySearch {
         }
         let recorded = self.recorded(&step, &job, result);
         job.outputs.push(recorded);
-        job.scope.set_step_output(&step.id, result.output());
+        job.scope.set_step_output(step.id.clone(), result.output());
         match self.identity(&step, &job) {
             Some(found) => SearchCommand::Release(Box::new(FoundIdentity { outputs: job.outputs, ..found })),
             None => {

@@ -1,7 +1,5 @@
 //! A step that writes the merged state of the contact: reads it, and decides what is left to send.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::item::StepItem;
@@ -47,7 +45,7 @@ impl JobRun {
             let rendered = self.render(&item.worker, item.step());
             return Some(self.compare_rendered(item, rendered, context));
         };
-        let own = Arc::new(self.scope.get("event").cloned().unwrap_or_default());
+        let own = self.scope.get_shared("event").unwrap_or_default();
         self.scope.set("event", Event::merged_scope(&own, &view.state));
         let rendered = self.render(&item.worker, item.step());
         // Conditions of later steps are about the event.

@@ -30,7 +30,7 @@ mod settle;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::contact::ContactWrite;
 use crate::job::{EffectKey, EffectState, JobState};
@@ -45,8 +45,8 @@ use crate::trace::RunTrace;
 use crate::transition::run_seed;
 use crate::unit::format_duration;
 use crate::worker::{Step, Worker};
-use attempt::Attempt;
 pub use attempt::timed_out;
+use attempt::{Attempt, PreparedCall};
 use effects::JobEffects;
 pub use forecast::{Forecast, ForecastCall, ReplayPlan, forecast};
 use group::Offer;
@@ -87,7 +87,7 @@ pub struct JobRun {
     /// Outputs that are part of the job's result.
     outputs: Outputs,
     /// Outputs of internal steps, the result of a job that did nothing else.
-    internal_outputs: Map<String, Value>,
+    internal_outputs: Outputs,
     /// Whether the step has items left beside the one that was attempted.
     more_items: bool,
     /// Start of the call, by the steady clock.
@@ -115,8 +115,8 @@ enum Waiting {
     Guard(Box<Guard>),
     Internal(StepItem, Box<InternalStep>),
     Offered(Box<Offer>),
-    Begun(Box<Attempt>),
-    Record(Box<Attempt>),
+    Begun(Box<PreparedCall>),
+    Record(Box<PreparedCall>),
     Called(Box<Attempt>),
     ReadBack(Box<Attempt>),
     Skipped(StepItem, Arc<Value>, String),
@@ -171,7 +171,7 @@ impl JobRun {
             dead_letter_queue,
             scope: Scope::new(),
             outputs: Outputs::default(),
-            internal_outputs: Map::new(),
+            internal_outputs: Outputs::default(),
             more_items: false,
             call_started: None,
             call_took: None,
@@ -237,8 +237,8 @@ impl JobRun {
             (Waiting::Guard(guard), Input::ContactFacts(facts)) => self.guard_facts(*guard, facts, context),
             (Waiting::Internal(item, step), input) => self.internal_answered(item, *step, input, context),
             (Waiting::Offered(offer), Input::Offer(answer)) => self.offer_answered(*offer, answer, context),
-            (Waiting::Begun(attempt), Input::Begun(begun)) => self.begun(*attempt, begun, context),
-            (Waiting::Record(attempt), Input::Record(record)) => self.recalled(*attempt, record, context),
+            (Waiting::Begun(prepared), Input::Begun(begun)) => self.begun(*prepared, begun, context),
+            (Waiting::Record(prepared), Input::Record(record)) => self.recalled(*prepared, record, context),
             (Waiting::Called(attempt), Input::Called { outcome, recorded }) => {
                 self.called(*attempt, outcome, recorded, context)
             }

@@ -62,12 +62,9 @@ impl JobRun {
     }
 
     pub(super) fn show(&mut self, step: &Step, output: Arc<Value>) {
-        self.scope.set_step_output(&step.id, Value::clone(&output));
-        if is_result(step.action) {
-            self.outputs.put(&step.id, output);
-        } else {
-            self.internal_outputs.insert(step.id.to_string(), Arc::unwrap_or_clone(output));
-        }
+        self.scope.set_step_output(step.id.clone(), output.clone());
+        let outputs = if is_result(step.action) { &mut self.outputs } else { &mut self.internal_outputs };
+        outputs.put(&step.id, output);
     }
 
     /// Continues with the next step.
@@ -103,7 +100,7 @@ impl JobRun {
             }
         };
         if let Some(output) = output {
-            self.scope.set_step_output(&step.id, Value::clone(&output));
+            self.scope.set_step_output(step.id.clone(), output.clone());
             self.outputs.put(&step.id, output);
         }
     }

@@ -74,7 +74,7 @@ impl JobRun {
     fn completed(&self, at: Time) -> JobUpdate {
         let mut update = self.position(0, at).complete();
         if update.state == JobState::Noop && !self.internal_outputs.is_empty() {
-            update.result = Some(Arc::new(Value::Object(self.internal_outputs.clone())));
+            update.result = Some(Arc::new(self.internal_outputs.to_value()));
         }
         update
     }

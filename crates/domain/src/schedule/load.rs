@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use super::backlog::{BacklogPage, BacklogQuery};
 use super::backlog_window::{InterruptedScan, LoadKind, LoadUnderWay};
+use super::gate::Gate;
 use super::place::{LanePlace, Route};
 use super::run_end::DeferredJob;
-use super::{Backlog, HORIZON, LaneId, PendingJob, RETRY_DELAY, ScheduledJob, Scheduler, SchedulerAction};
+use super::{
+    Backlog, DestinationState, HORIZON, LaneId, PendingJob, RETRY_DELAY, ScheduledJob, Scheduler, SchedulerAction,
+};
 use crate::job::JobId;
 use crate::mutant::Mutant;
 use crate::time::Time;
@@ -50,11 +53,19 @@ impl Scheduler {
 
     /// Jobs that each backlog may have in memory while others need it too.
     pub(super) fn share(&self, now: Time) -> usize {
-        let active = (0..super::index(self.backlogs.len())).filter(|id| {
-            let window = &self.backlogs[*id as usize].window;
-            (window.jobs > 0 || window.wants_load(now)) && self.closed_until(now, *id).is_none()
-        });
-        (self.limits.jobs / active.count().max(1)).max(1)
+        let active: usize = self.destinations.iter().map(|destination| self.active_backlogs(now, destination)).sum();
+        (self.limits.jobs / active.max(1)).max(1)
+    }
+
+    /// Backlogs of a destination that can run and need memory.
+    fn active_backlogs(&self, now: Time, destination: &DestinationState) -> usize {
+        let needs_memory = |id: &&u32| {
+            let window = &self.backlogs[**id as usize].window;
+            (window.jobs > 0 || window.wants_load(now)) && !self.is_worker_paused(**id)
+        };
+        let active = destination.backlogs.iter().filter(needs_memory).count();
+        let is_closed = |gate: &Gate| gate.closed_until(now, HORIZON).is_some();
+        if active > 0 && destination.gate.as_ref().is_some_and(is_closed) { 0 } else { active }
     }
 
     pub(super) fn take_new(&mut self, now: Time, jobs: Vec<PendingJob>) {
@@ -241,7 +252,10 @@ impl Scheduler {
 
     fn plan_load(&mut self, now: Time, backlog: u32, share: &mut Option<usize>) -> Option<Time> {
         let window = &self.backlogs[backlog as usize].window;
-        if window.load.is_some() {
+        let wants_nothing =
+            window.scan == InterruptedScan::Done && window.next_due.is_none() && !window.wants_load(now);
+        // Most backlogs, at most steps: whether they can run is not asked for.
+        if window.load.is_some() || wants_nothing {
             return None;
         }
         let is_closed = self.closed_until(now, backlog);

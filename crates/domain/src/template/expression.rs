@@ -185,14 +185,14 @@ impl Expression {
     pub(super) fn evaluate_marked(&self, scope: &Scope) -> Result<Option<(Value, bool)>, TemplateProblem> {
         let plain = |value: Option<Value>| Ok(value.map(|value| (value, false)));
         match &self.0.form {
-            Form::Path(root, path) => plain(scope.read(root)?.and_then(|value| path.find(value)).cloned()),
+            Form::Path(root, path) => plain(scope.find(root, path)?.cloned()),
             Form::Call(call, root, path) => {
-                let value = scope.read(root)?.and_then(|value| path.find(value)).and_then(|value| call.apply(value));
+                let value = scope.find(root, path)?.and_then(|value| call.apply(value));
                 Ok(value.map(|value| (value, call.function.is_url_text())))
             }
             Form::Jinja(jinja) => {
                 if let Some((filters, root, path)) = &jinja.fast_path
-                    && let Some(Value::String(text)) = scope.read(root)?.and_then(|value| path.find(value))
+                    && let Some(Value::String(text)) = scope.find(root, path)?
                 {
                     return plain(Some(Value::String(filters.apply(text))));
                 }

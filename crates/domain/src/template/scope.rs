@@ -7,6 +7,8 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value};
 
 use super::TemplateProblem;
+use crate::outputs::Outputs;
+use crate::path::{self, Path, Segment};
 use crate::pseudonym::PseudonymKey;
 
 /// Variables of an expression: a value per root name. Some are loaded on first access.
@@ -17,17 +19,53 @@ pub struct Scope {
     pseudonyms: PseudonymKey,
 }
 
+/// Roots of most scopes, at the most.
+const ROOTS: usize = 8;
+
 #[derive(Clone, Debug)]
 enum Root {
     Value(Value),
     Shared(Arc<Value>),
     Lazy(Arc<Lazy>),
+    Steps(Steps),
 }
 
 /// A value that is loaded on first access, once.
-struct Lazy {
+struct Lazy<Read: ?Sized = dyn Fn() -> Result<Value, TemplateProblem> + Send + Sync> {
     value: OnceLock<Result<Value, TemplateProblem>>,
-    read: Box<dyn Fn() -> Result<Value, TemplateProblem> + Send + Sync>,
+    read: Read,
+}
+
+/// Root with the outputs of finished steps.
+const STEPS: &str = "steps";
+
+/// Outputs of finished steps. Most expressions read a path of one output: only others need them as one value.
+#[derive(Clone, Debug, Default)]
+struct Steps {
+    outputs: Outputs,
+    value: OnceLock<Value>,
+}
+
+impl Steps {
+    /// `steps.<id>.output` of every step.
+    fn value(&self) -> &Value {
+        self.value.get_or_init(|| {
+            let step = |(id, output): (&Arc<str>, &Arc<Value>)| {
+                let step = Map::from_iter([("output".to_owned(), Value::clone(output))]);
+                (id.to_string(), Value::Object(step))
+            };
+            Value::Object(self.outputs.iter().map(step).collect())
+        })
+    }
+
+    fn find(&self, path: &Path) -> Option<&Value> {
+        match path.0.as_slice() {
+            [Segment::Key(id), Segment::Key(output), rest @ ..] if output == "output" => {
+                path::find(rest, self.outputs.get(id)?)
+            }
+            _ => path.find(self.value()),
+        }
+    }
 }
 
 impl fmt::Debug for Lazy {
@@ -67,15 +105,21 @@ impl Scope {
         root: &'static str,
         read: impl Fn() -> Result<Value, TemplateProblem> + Send + Sync + 'static,
     ) {
-        let lazy = Lazy { value: OnceLock::new(), read: Box::new(read) };
-        self.put(root.into(), Root::Lazy(Arc::new(lazy)));
+        self.put(root.into(), Root::Lazy(Arc::new(Lazy { value: OnceLock::new(), read })));
     }
 
     fn put(&mut self, name: Cow<'static, str>, value: Root) {
         match self.roots.iter_mut().find(|(root, _)| *root == name) {
             Some((_, value_slot)) => *value_slot = value,
-            None => self.roots.push((name, value)),
+            None => self.push(name, value),
         }
+    }
+
+    fn push(&mut self, name: Cow<'static, str>, value: Root) {
+        if self.roots.is_empty() {
+            self.roots.reserve(ROOTS);
+        }
+        self.roots.push((name, value));
     }
 
     /// Removes a root and returns its value; `None` for a lazy one.
@@ -84,6 +128,7 @@ impl Scope {
         match self.roots.remove(at).1 {
             Root::Value(value) => Some(value),
             Root::Shared(value) => Some(Arc::unwrap_or_clone(value)),
+            Root::Steps(steps) => Some(steps.value().clone()),
             Root::Lazy(_) => None,
         }
     }
@@ -93,12 +138,21 @@ impl Scope {
         self.read(root).ok().flatten()
     }
 
+    /// The same for a caller that keeps it: a shared value is not copied.
+    pub(crate) fn get_shared(&self, root: &str) -> Option<Arc<Value>> {
+        match self.roots.iter().find(|(name, _)| name == root) {
+            Some((_, Root::Shared(value))) => Some(value.clone()),
+            _ => self.get(root).map(|value| Arc::new(value.clone())),
+        }
+    }
+
     /// The value of a root, or why it cannot be loaded.
     pub(super) fn read(&self, root: &str) -> Result<Option<&Value>, TemplateProblem> {
         match self.roots.iter().find(|(name, _)| name == root) {
             None => Ok(None),
             Some((_, Root::Value(value))) => Ok(Some(value)),
             Some((_, Root::Shared(value))) => Ok(Some(value)),
+            Some((_, Root::Steps(steps))) => Ok(Some(steps.value())),
             Some((_, Root::Lazy(lazy))) => {
                 lazy.value.get_or_init(|| (lazy.read)()).as_ref().map(Some).map_err(TemplateProblem::clone)
             }
@@ -110,16 +164,38 @@ impl Scope {
         self.roots.iter().map(|(name, _)| name.as_ref())
     }
 
+    /// The value at a path of a root, or why the root cannot be loaded.
+    pub(super) fn find(&self, root: &str, path: &Path) -> Result<Option<&Value>, TemplateProblem> {
+        match self.roots.iter().find(|(name, _)| name == root) {
+            Some((_, Root::Steps(steps))) => Ok(steps.find(path)),
+            _ => Ok(self.read(root)?.and_then(|value| path.find(value))),
+        }
+    }
+
     /// Sets `steps.<id>.output`.
-    pub fn set_step_output(&mut self, id: &str, output: Value) {
-        let step = Value::Object(Map::from_iter([("output".to_owned(), output)]));
-        match self.roots.iter_mut().find(|(name, _)| name == "steps") {
-            Some((_, Root::Value(Value::Object(steps)))) => {
-                steps.insert(id.to_owned(), step);
+    pub fn set_step_output(&mut self, id: impl Into<Arc<str>>, output: impl Into<Arc<Value>>) {
+        let (id, output) = (id.into(), output.into());
+        match self.roots.iter_mut().find(|(name, _)| name == STEPS) {
+            Some((_, Root::Steps(steps))) => {
+                steps.outputs.put(&id, output);
+                steps.value.take();
             }
             Some(_) => {}
-            None => self.set("steps", Value::Object(Map::from_iter([(id.to_owned(), step)]))),
+            None => {
+                let mut steps = Steps::default();
+                steps.outputs.put(&id, output);
+                self.push(STEPS.into(), Root::Steps(steps));
+            }
         }
+    }
+
+    /// Outputs of the finished steps.
+    pub(crate) fn step_outputs(&self) -> impl Iterator<Item = &Value> {
+        let steps = self.roots.iter().filter_map(|(_, root)| match root {
+            Root::Steps(steps) => Some(steps),
+            _ => None,
+        });
+        steps.flat_map(|steps| steps.outputs.iter()).map(|(_, output)| &**output)
     }
 }
 
@@ -147,6 +223,30 @@ mod tests {
             assert_eq!(value(source), Some(json!("Ada")), "{source}");
         }
         assert_eq!(reads.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn outputs_of_steps_are_read_by_path_and_as_one_value() {
+        let mut scope = Scope::new();
+        let value = |scope: &Scope, source: &str| Expression::parse(source).unwrap().evaluate(scope).unwrap();
+        assert_eq!(value(&scope, "steps.find.output.id"), None);
+        scope.set_step_output("find", json!({"id": 1}));
+        scope.set_step_output("list", json!([7, 8]));
+        assert_eq!(value(&scope, "steps.find.output.id + 1"), Some(json!(2)));
+        scope.set_step_output("find", json!({"id": 3}));
+        for (source, expected) in [
+            ("steps.find.output.id", Some(json!(3))),
+            ("steps.find.output.id + 1", Some(json!(4))),
+            ("steps.list.output[1]", Some(json!(8))),
+            ("steps.list.output", Some(json!([7, 8]))),
+            ("steps.find", Some(json!({"output": {"id": 3}}))),
+            ("steps.find.error", None),
+            ("steps.none.output", None),
+        ] {
+            assert_eq!(value(&scope, source), expected, "{source}");
+        }
+        let all = scope.get("steps").unwrap().to_string();
+        assert_eq!(all, r#"{"find":{"output":{"id":3}},"list":{"output":[7,8]}}"#);
     }
 
     #[test]

@@ -8,6 +8,8 @@ mod span;
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
+
 pub use sampler::{SPANS_OPEN_MAX, TailSampler};
 pub use settings::{Protocol, Sampling, TraceSettings};
 pub use span::{Attribute, RecordedSpan, Span, SpanKind};
@@ -57,13 +59,13 @@ fn hexadecimal(text: &str, digits: usize) -> Option<&str> {
 
 impl fmt::Display for TraceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+        f.write_str(HEXLOWER.encode_mut_str(&self.0, &mut [0; 32]))
     }
 }
 
 impl fmt::Display for SpanId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
+        f.write_str(HEXLOWER.encode_mut_str(&self.0.to_be_bytes(), &mut [0; 16]))
     }
 }
 
@@ -100,10 +102,14 @@ impl TraceContext {
     }
 }
 
-/// As a `traceparent` header.
+/// As a `traceparent` header. Every call has one: it is written in one piece.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "00-{}-{}-{:02x}", self.trace, self.span, u8::from(self.sampled))
+        let mut header = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        HEXLOWER.encode_mut(&self.trace.0, &mut header[3..35]);
+        HEXLOWER.encode_mut(&self.span.0.to_be_bytes(), &mut header[36..52]);
+        header[54] = if self.sampled { b'1' } else { b'0' };
+        f.write_str(std::str::from_utf8(&header).map_err(|_| fmt::Error)?)
     }
 }
 

@@ -179,11 +179,11 @@ impl Store {
 
     /// Counts a job in its new state, and no longer in the one before.
     pub(super) fn count_job(&mut self, before: Option<JobState>, after: Option<JobState>) {
-        if let Some(count) = before.and_then(|state| self.job_states.get_mut(&state.code())) {
-            *count -= 1;
+        if let Some(state) = before {
+            self.job_states[state as usize] -= 1;
         }
         if let Some(state) = after {
-            *self.job_states.entry(state.code()).or_default() += 1;
+            self.job_states[state as usize] += 1;
         }
     }
 

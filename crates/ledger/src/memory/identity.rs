@@ -153,10 +153,6 @@ impl Store {
         self.contacts.events.insert(seq, contact);
     }
 
-    pub(super) fn members_of(&self, contact: ContactId) -> Vec<ContactId> {
-        self.contacts.members(contact)
-    }
-
     /// The contact of an event, as the one that it is merged into.
     pub fn contact_id_of_event(&self, event: EventSeq) -> Option<ContactId> {
         self.contacts.events.get(&event).map(|contact| self.contacts.owner(*contact).root)
@@ -165,6 +161,17 @@ impl Store {
     /// The contact that an event is assigned to, whatever it is merged into.
     pub fn assigned_contact(&self, event: EventSeq) -> Option<ContactId> {
         self.contacts.events.get(&event).copied()
+    }
+
+    /// A contact and everything that is merged into it.
+    pub fn contact_members(&self, contact: ContactId) -> Vec<ContactId> {
+        self.contacts.members(contact)
+    }
+
+    /// The version of the state of a contact, merged with everything that is merged into it.
+    pub fn contact_version(&self, contact: ContactId) -> Option<EventSeq> {
+        let rows = self.contacts.members(contact).into_iter().filter_map(|id| self.contacts.rows.get(&id));
+        rows.map(|row| row.state.version).max()
     }
 
     /// Number of contacts, merged ones included.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use sluice_domain::hash::Map;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
 use sluice_domain::time::Time;
@@ -16,9 +17,9 @@ type LaneKey = (Arc<str>, Arc<str>);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lanes {
-    jobs: BTreeMap<LaneKey, LaneJobs>,
+    jobs: Map<LaneKey, LaneJobs>,
     /// Retrying and waiting jobs by destination and entity.
-    deferred: BTreeMap<(Arc<str>, u64), BTreeSet<JobId>>,
+    deferred: Map<Arc<str>, Map<u64, BTreeSet<JobId>>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -64,7 +65,7 @@ impl Lanes {
     fn insert(&mut self, place: LanePlace) {
         let LanePlace { key, entity, id, due_at } = place;
         if let Some(due_at) = due_at {
-            self.deferred.entry((key.0.clone(), entity)).or_default().insert(id);
+            self.deferred.entry(key.0.clone()).or_default().entry(entity).or_default().insert(id);
             self.jobs.entry(key).or_default().deferred.insert((due_at, id));
         } else {
             self.jobs.entry(key).or_default().ready.insert(id);
@@ -77,12 +78,12 @@ impl Lanes {
             None => drop(jobs.ready.remove(&place.id)),
             Some(due_at) => {
                 jobs.deferred.remove(&(due_at, place.id));
-                let lane = (place.key.0.clone(), place.entity);
-                if let Some(ids) = self.deferred.get_mut(&lane)
+                if let Some(lanes) = self.deferred.get_mut(&place.key.0)
+                    && let Some(ids) = lanes.get_mut(&place.entity)
                     && ids.remove(&place.id)
                     && ids.is_empty()
                 {
-                    self.deferred.remove(&lane);
+                    lanes.remove(&place.entity);
                 }
             }
         }
@@ -125,7 +126,7 @@ impl Store {
         if job.order == LaneOrder::None || job.state == JobState::Running {
             return None;
         }
-        let ids = self.lanes.deferred.get(&(job.destination.clone(), job.entity))?;
+        let ids = self.lanes.deferred.get(&job.destination)?.get(&job.entity)?;
         let mut older = ids.range(..job.id).filter_map(|id| self.job(*id));
         older.find(|older| older.due_at > due_by && older.worker == job.worker)
     }

@@ -287,7 +287,7 @@ impl Store {
     }
 
     pub(crate) fn supplied_identities(&self, contact: ContactId, limit: u32) -> Vec<IdentityRecord> {
-        let members = self.members_of(contact);
+        let members = self.contact_members(contact);
         let newest_first = self.late_identities.supplied.values().rev();
         newest_first.filter(|record| members.contains(&record.contact)).take(limit as usize).cloned().collect()
     }

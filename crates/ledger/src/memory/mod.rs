@@ -41,7 +41,7 @@ use sluice_domain::event::EventId;
 use sluice_domain::event::MappingWarning;
 use sluice_domain::hash::Map;
 use sluice_domain::idempotent_command::{CommandDigest, CommandEntry};
-use sluice_domain::job::{EffectKey, EffectState, JobId, Term};
+use sluice_domain::job::{EffectKey, EffectState, JobId, JobState, Term};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::ledger_clock::ClockRecord;
 use sluice_domain::respond::ResponseClock;
@@ -72,8 +72,8 @@ pub struct Store {
     jobs: Rows<JobId, JobRow>,
     /// Jobs that have begun an effect of an identity.
     identities: Map<RecordIdentity, BTreeSet<JobId>>,
-    /// Number of jobs by the code of their state.
-    job_states: BTreeMap<i64, u64>,
+    /// Number of jobs by their state.
+    job_states: [u64; JobState::ALL.len()],
     lanes: lanes::Lanes,
     pauses: BTreeMap<String, PauseRecord>,
     revisions: BTreeMap<Arc<str>, String>,

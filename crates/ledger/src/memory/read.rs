@@ -44,8 +44,8 @@ impl Store {
 
     /// Number of jobs by state.
     pub fn job_counts(&self) -> Vec<(JobState, u64)> {
-        let counts = self.job_states.iter().filter(|(_, count)| **count > 0);
-        counts.filter_map(|(code, count)| Some((JobState::from_code(*code)?, *count))).collect()
+        let counts = JobState::ALL.into_iter().map(|state| (state, self.job_states[state as usize]));
+        counts.filter(|(_, count)| *count > 0).collect()
     }
 
     /// Number of events.
@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// The same of every event, oldest first.
-    pub fn event_heads(&self) -> impl Iterator<Item = EventHead<'_>> {
+    pub fn event_heads(&self) -> impl DoubleEndedIterator<Item = EventHead<'_>> {
         self.events.values().map(super::EventRow::head)
     }
 
@@ -353,6 +353,14 @@ impl Store {
             loaded.push(LoadedJob { job: job.clone(), event, body, effects: self.effects(*id) });
         }
         loaded
+    }
+
+    /// A job as its owner knows it, with its event, body and effects.
+    pub fn load_known(&self, job: JobRecord) -> Option<LoadedJob> {
+        self.jobs.get(&job.id)?;
+        let event = self.events.get(&job.seq)?;
+        let body = event.body.clone().map(|body| self.identified_body(event.seq, body)).unwrap_or_default();
+        Some(LoadedJob { event: event.record.clone(), body, effects: self.effects(job.id), job })
     }
 
     pub(crate) fn audit_entries(&self, filter: &AuditFilter, page: Page) -> ListPage<AuditRecord> {

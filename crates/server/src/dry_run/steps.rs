@@ -157,7 +157,7 @@ impl DryRun<'_> {
             }
             match self.inside(step) {
                 Ok(DryRunOutput { output, assumed }) => {
-                    self.scope.set_step_output(&step.id, output.clone());
+                    self.scope.set_step_output(step.id.clone(), output.clone());
                     report.output = Some(self.cover.value(&output));
                     report.assumed = assumed;
                 }

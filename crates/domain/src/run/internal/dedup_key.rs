@@ -34,9 +34,8 @@ pub(in crate::run) fn dedup_key(step: &Step, with: &Value, scope: &Scope) -> Res
 
 /// The adjacent keys of this one, if an earlier step computed it.
 pub(super) fn adjacent(scope: &Scope, key: &str) -> Vec<String> {
-    let steps = scope.get("steps").and_then(Value::as_object).into_iter().flatten();
-    let mut outputs = steps.map(|(_, step)| &step["output"]);
-    let computed = outputs.find(|output| output["key"].as_str() == Some(key) && output["adjacent"].is_array());
+    let computed =
+        scope.step_outputs().find(|output| output["key"].as_str() == Some(key) && output["adjacent"].is_array());
     let adjacent = computed.and_then(|output| output["adjacent"].as_array()).into_iter().flatten();
     adjacent.filter_map(Value::as_str).map(str::to_owned).collect()
 }

@@ -127,6 +127,10 @@ impl JobRun {
             event: &normalized,
             jobs,
         });
+        // As intake does, so that the runs of its jobs do not parse it again.
+        if let Some(event) = normalized.into_cacheable() {
+            new.body.decoded.put(event);
+        }
         Ok(NewEvent { observation, ..new })
     }
 }
