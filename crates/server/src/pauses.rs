@@ -9,11 +9,13 @@ use sluice_domain::time::Time;
 use sluice_ledger::{Pause, PauseRecord};
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
+use crate::OWN_ACTOR;
+
 /// What replays are called in a pause list: nobody and nothing replays while they are paused.
 pub(crate) const REPLAYS: &str = "replays";
 
 /// Actor and reason of the pause of a destination that rejected the credentials. A restart recognises it by them.
-const UNAUTHORIZED: (&str, &str) = ("sluice", "the destination rejected the credentials");
+const UNAUTHORIZED: (&str, &str) = (OWN_ACTOR, "the destination rejected the credentials");
 
 /// The pause of a destination that rejected the credentials.
 pub(crate) fn of_unauthorized(destination: &str, at: Time) -> Pause {
