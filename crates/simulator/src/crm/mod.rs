@@ -49,7 +49,7 @@ pub(crate) trait Crm: Debug + Send + 'static {
     fn is_token_path(path: &str) -> bool;
     fn token_call(parts: &Parts, body: &Bytes) -> Self::TokenCall;
     /// Parses a data call, or returns the response to a path that is not part of the API. `number` makes its request id.
-    fn data_call(parts: &Parts, body: Bytes, number: u64) -> Result<Self::Call, FakeReply>;
+    fn data_call(parts: &Parts, body: Bytes, number: u64) -> Result<Self::Call, Box<FakeReply>>;
     fn is_read(call: &Self::Call) -> bool;
     /// Ids of the records that a call writes.
     fn written_ids(call: &Self::Call) -> Vec<String>;
@@ -61,7 +61,7 @@ pub(crate) trait Crm: Debug + Send + 'static {
     /// Response of a read that finds nothing.
     fn absent(&self, call: &Self::Call) -> FakeReply;
     /// Issues a token, or refuses to.
-    fn issue_token(&mut self, call: &Self::TokenCall) -> Result<FakeReply, FakeReply>;
+    fn issue_token(&mut self, call: &Self::TokenCall) -> Result<FakeReply, Box<FakeReply>>;
     fn refuse_token(refusal: Refusal) -> FakeReply;
     fn expire_tokens(&mut self);
 
@@ -229,7 +229,7 @@ impl<C: Crm> Handler for CrmServer<C> {
             let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
             let call = match C::data_call(&parts, body, number) {
                 Ok(call) => call,
-                Err(reply) => return Ok(self.unknown_path(&parts, reply).complete()),
+                Err(reply) => return Ok(self.unknown_path(&parts, *reply).complete()),
             };
             let kind = if C::is_read(&call) { CallKind::Read } else { CallKind::Write };
             let ids = C::written_ids(&call);
@@ -278,7 +278,7 @@ impl<C: Crm> FakeTarget for CrmCall<C> {
             CrmRequest::Token(call) => {
                 let reply = crm.issue_token(call);
                 crm.log_mut().writes.calls.tokens_issued += u64::from(reply.is_ok());
-                reply.unwrap_or_else(|refused| refused)
+                reply.unwrap_or_else(|refused| *refused)
             }
         }
     }

@@ -33,7 +33,7 @@ impl Crm for Portal {
         String::from_utf8_lossy(body).into_owned()
     }
 
-    fn data_call(parts: &Parts, body: Bytes, number: u64) -> Result<ApiCall, FakeReply> {
+    fn data_call(parts: &Parts, body: Bytes, number: u64) -> Result<ApiCall, Box<FakeReply>> {
         Ok(api_call(parts, body, number))
     }
 
@@ -58,8 +58,8 @@ impl Crm for Portal {
         self.respond_absent(call)
     }
 
-    fn issue_token(&mut self, form: &String) -> Result<FakeReply, FakeReply> {
-        self.tokens.issue_for(form).map_err(|refused| refused.reply())
+    fn issue_token(&mut self, form: &String) -> Result<FakeReply, Box<FakeReply>> {
+        self.tokens.issue_for(form).map_err(|refused| Box::new(refused.reply()))
     }
 
     fn refuse_token(refusal: Refusal) -> FakeReply {

@@ -37,8 +37,8 @@ impl Crm for Org {
         }
     }
 
-    fn data_call(parts: &Parts, body: Bytes, number: u64) -> Result<ApiCall, FakeReply> {
-        api_call(parts, body, number).map_err(|error| error.reply())
+    fn data_call(parts: &Parts, body: Bytes, number: u64) -> Result<ApiCall, Box<FakeReply>> {
+        api_call(parts, body, number).map_err(|error| Box::new(error.reply()))
     }
 
     fn is_read(call: &ApiCall) -> bool {
@@ -61,9 +61,9 @@ impl Crm for Org {
         self.respond_absent(call)
     }
 
-    fn issue_token(&mut self, call: &TokenCall) -> Result<FakeReply, FakeReply> {
+    fn issue_token(&mut self, call: &TokenCall) -> Result<FakeReply, Box<FakeReply>> {
         let reply = self.tokens.issue_for(&call.form, call.basic.as_deref(), &call.instance_url);
-        reply.map_err(|refused| refused.reply())
+        reply.map_err(|refused| Box::new(refused.reply()))
     }
 
     fn refuse_token(refusal: Refusal) -> FakeReply {
