@@ -177,7 +177,7 @@ pub(crate) fn can_be_read(response: &HttpResponse, rule: &Expression, scope: &Sc
     let source: String = rule.source().split_whitespace().collect();
     let reads_members = ["response.body.", "response.body["].iter().any(|part| source.contains(part));
     let is_text = scope.get("response").is_some_and(|answer| answer["body"].is_string());
-    !response.truncated && !(is_text && reads_members)
+    !(response.truncated || is_text && reads_members)
 }
 
 /// Whether the body is an HTML document.

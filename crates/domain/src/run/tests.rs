@@ -21,7 +21,7 @@ use crate::template::{Expression, Secrets, Template};
 use crate::time::Time;
 use crate::verify::SecretValue;
 use crate::worker::{LaneOrder, OnError};
-use serde_json::json;
+use serde_json::{Map, json};
 
 mod compare;
 mod enrich;
