@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::contact::Observation;
+use crate::digest::DigestContext;
 use crate::event::{Event, EventId, MappingWarning};
 use crate::job::{EffectKey, EffectState, JobId, JobState, Term};
 use crate::key::{KeyDigest, TENANT};
@@ -76,6 +77,19 @@ pub struct Proof {
     pub digest: KeyDigest,
     /// End of the time in which the proof is accepted at all.
     pub expires_at: Time,
+}
+
+impl Proof {
+    /// Names the request with these events: their keys and their content. A proof counts for it alone. Where the proof does not cover
+    /// the body, who has read a request could send another body under its keys otherwise.
+    pub fn request(events: &[NewEvent]) -> KeyDigest {
+        static CONTEXT: DigestContext = DigestContext::new("sluice proven request");
+        KeyDigest(CONTEXT.of(|hasher| {
+            for event in events {
+                hasher.update(&event.key.0).update(&event.fingerprint);
+            }
+        }))
+    }
 }
 
 /// The parts of a [`NewEvent`] that do not follow from its normalized form.

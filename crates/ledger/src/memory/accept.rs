@@ -37,29 +37,30 @@ enum Claim {
 impl Store {
     /// Accepts an event at a time of the wall clock.
     pub fn accept(&mut self, now: Time, event: NewEvent) -> Acceptance {
-        let owner = event.key;
-        self.accept_of_request(now, event, owner)
+        match self.may_use_proof(std::slice::from_ref(&event)) {
+            true => self.accept_boxed(now, Box::new(event)),
+            false => Acceptance::ProofUsed,
+        }
     }
 
     /// Accepts the events of one request, in their order.
     pub fn accept_all(&mut self, now: Time, events: Vec<NewEvent>) -> Vec<Acceptance> {
-        let Some(owner) = events.first().map(|event| event.key) else { return vec![] };
-        events.into_iter().map(|event| self.accept_of_request(now, event, owner)).collect()
-    }
-
-    fn accept_of_request(&mut self, now: Time, event: NewEvent, owner: KeyDigest) -> Acceptance {
-        match event.proof {
-            Some(proof) if !self.claim_proof(proof, owner, event.received_at) => Acceptance::ProofUsed,
-            _ => self.accept_boxed(now, Box::new(event)),
+        match self.may_use_proof(&events) {
+            true => events.into_iter().map(|event| self.accept_boxed(now, Box::new(event))).collect(),
+            false => events.iter().map(|_| Acceptance::ProofUsed).collect(),
         }
     }
 
-    /// Whether a proof may be used by the request whose first event has this key: no other request has used it.
-    fn claim_proof(&mut self, proof: Proof, event_key: KeyDigest, at: Time) -> bool {
+    /// Whether the request with these events has no proof, or one that no other request has used.
+    fn may_use_proof(&mut self, events: &[NewEvent]) -> bool {
+        let Some((proof, at)) = events.first().and_then(|first| Some((first.proof?, first.received_at))) else {
+            return true;
+        };
+        let request = Proof::request(events);
         if let Some(used) = self.proofs.get(&proof.digest.0).filter(|used| used.expires_at > at) {
-            return used.event_key == event_key;
+            return used.request == request;
         }
-        self.proofs.insert(proof.digest.0, ProofRow { event_key, expires_at: proof.expires_at });
+        self.proofs.insert(proof.digest.0, ProofRow { request, expires_at: proof.expires_at });
         true
     }
 

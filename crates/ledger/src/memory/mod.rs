@@ -148,7 +148,8 @@ struct BindingRow {
 
 #[derive(Clone, Copy, Debug)]
 struct ProofRow {
-    event_key: KeyDigest,
+    /// See [`Proof::request`](sluice_domain::record::Proof::request).
+    request: KeyDigest,
     expires_at: Time,
 }
 

@@ -76,6 +76,8 @@ pub async fn a_proof_counts_for_one_request<D: Driver>() {
     let now = Duration::ZERO;
     assert!(!is_used(&fixture, proven("a", 1, now)).await);
     assert!(is_used(&fixture, proven("b", 1, now)).await, "another event");
+    let forged = NewEvent { fingerprint: [9; 16], ..proven("a", 1, now) };
+    assert!(is_used(&fixture, forged).await, "another body under the key of the first");
     assert_eq!(fixture.ledger.event_count().await.unwrap(), 1, "nothing was written");
     fixture.repeat(proven("a", 1, now)).await;
     assert!(!is_used(&fixture, proven("b", 2, now)).await, "another proof");
@@ -98,6 +100,9 @@ pub async fn the_events_of_one_request_share_a_proof<D: Driver>() {
     assert!(first.iter().all(|one| matches!(one, Acceptance::Accepted(_))), "{first:?}");
     let again = fixture.ledger.accept_all(both()).await.unwrap();
     assert!(again.iter().all(|one| matches!(one, Acceptance::Duplicate(_))), "{again:?}");
+    let forged = NewEvent { fingerprint: [9; 16], ..proven("b", 1, Duration::ZERO) };
+    let forged = fixture.ledger.accept_all(vec![proven("a", 1, Duration::ZERO), forged]).await.unwrap();
+    assert!(forged.iter().all(|one| matches!(one, Acceptance::ProofUsed)), "{forged:?}");
     let other = vec![proven("c", 1, Duration::ZERO), proven("a", 1, Duration::ZERO)];
     let other = fixture.ledger.accept_all(other).await.unwrap();
     assert!(other.iter().all(|one| matches!(one, Acceptance::ProofUsed)), "{other:?}");

@@ -62,7 +62,7 @@ impl HttpLookups {
     }
 
     pub async fn look_up(&self, lookup: &HttpLookup, revision: &Arc<str>) -> LookupResult {
-        let key = cache_key(lookup);
+        let key = cache_key(lookup, revision);
         if let Some(known) = self.state().cache.get(&key, self.clock.now()) {
             return known;
         }
@@ -169,13 +169,14 @@ impl HttpLookups {
     }
 }
 
-/// Two lookups with the same key have the same answer.
-fn cache_key(lookup: &HttpLookup) -> CacheKey {
+/// Two lookups with the same key have the same answer. Another revision may name another address or other credentials.
+fn cache_key(lookup: &HttpLookup, revision: &str) -> CacheKey {
     let mut hasher = blake3::Hasher::new();
     let mut part = |text: &str| {
         hasher.update(&(text.len() as u64).to_le_bytes());
         hasher.update(text.as_bytes());
     };
+    part(revision);
     part(&lookup.destination);
     part(&lookup.request.to_string());
     for (name, path) in &lookup.fields {

@@ -93,8 +93,9 @@ impl Payloads {
                 learning
             });
             let Ok(learned) = learned.await else {
-                tracing::warn!(after = newest, "payloads could not be learned; reading them again");
-                return Ok(None);
+                // Reading them again would fail again, and no later payload would be learned.
+                tracing::warn!(until = newest, "payloads could not be learned and are passed over");
+                return Ok(Some(Learning { seen: newest, ..self.load().await? }));
             };
             learning = learned;
             let last = self.ledger.event_span(Time(0)).await?.map_or(newest, |(_, last)| last);

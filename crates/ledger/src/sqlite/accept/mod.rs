@@ -65,17 +65,16 @@ enum Claim {
 impl Batch<'_, '_> {
     /// Accepts the events of one request, in their order.
     pub fn accept_events(&mut self, events: &[NewEvent]) -> rusqlite::Result<Vec<Acceptance>> {
-        let Some(owner) = events.first().map(|event| event.key) else { return Ok(vec![]) };
-        events.iter().map(|event| self.accept_event(event, owner)).collect()
+        if let Some(first) = events.first()
+            && let Some(proof) = first.proof
+            && !self.claim_proof(proof, Proof::request(events), first.received_at)?
+        {
+            return Ok(events.iter().map(|_| Acceptance::ProofUsed).collect());
+        }
+        events.iter().map(|event| self.accept_event(event)).collect()
     }
 
-    /// Accepts an event of a request whose first event has the key `owner`.
-    fn accept_event(&mut self, event: &NewEvent, owner: KeyDigest) -> rusqlite::Result<Acceptance> {
-        if let Some(proof) = event.proof
-            && !self.claim_proof(proof, owner, event.received_at)?
-        {
-            return Ok(Acceptance::ProofUsed);
-        }
+    fn accept_event(&mut self, event: &NewEvent) -> rusqlite::Result<Acceptance> {
         let keyed = KeyedEvent {
             event,
             key: self.key_store.key_digest(event.key),
@@ -86,19 +85,19 @@ impl Batch<'_, '_> {
         self.admit(&keyed)
     }
 
-    /// Whether a proof may be used by the request whose first event has this key: no other request has used it.
-    fn claim_proof(&self, proof: Proof, owner: KeyDigest, at: Time) -> rusqlite::Result<bool> {
+    /// Whether a proof may be used by this request: no other request has used it.
+    fn claim_proof(&self, proof: Proof, request: KeyDigest, at: Time) -> rusqlite::Result<bool> {
         let digest = self.key_store.digest("proof", &proof.digest.0);
-        let event_key = self.key_store.key_digest(owner).0;
+        let request = self.key_store.key_digest(request).0;
         let used: Option<[u8; 16]> = self
             .cached(include_str!("../sql/proof.sql"))?
             .query_row(params![digest, at.0], |row| row.get(0))
             .optional()?;
         if let Some(used) = used {
-            return Ok(used == event_key);
+            return Ok(used == request);
         }
         let claim = include_str!("../sql/claim_proof.sql");
-        self.cached(claim)?.execute(params![digest, event_key, proof.expires_at.0])?;
+        self.cached(claim)?.execute(params![digest, request, proof.expires_at.0])?;
         Ok(true)
     }
 
