@@ -36,7 +36,8 @@ pub(super) async fn blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
 }
 
 fn row(visit: &Visit, group: &FailureGroupView) -> Row {
-    let list = format!("/dead-letters?worker={}&code={}", query_value(&group.worker), query_value(&group.code));
+    let [worker, class, code] = [&group.worker, &group.class, &group.code].map(|value| query_value(value));
+    let list = format!("/dead-letters?worker={worker}&class={class}&code={code}");
     let said = match (&group.actor, &group.reason) {
         (Some(actor), Some(reason)) => format!("{} by {actor}: {reason}", group.state),
         _ => group.state.clone(),

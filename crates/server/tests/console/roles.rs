@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fixture::{World, lead};
+use crate::fixture::{World, lead, until};
 use crate::visitor::{Visitor, link};
 
 async fn add_user(world: &World, name: &str, role: &str) {
@@ -264,4 +264,15 @@ async fn files_that_changed_after_their_plan_was_shown_are_not_activated() {
     let shown = owner.get("/configuration").await.value_of("new");
     assert_eq!(send(&shown).await, 303);
     assert_eq!(world.get("/api/v1/status").await["revision"], json!(shown));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_token_does_not_keep_its_name() {
+    let world = World::start().await;
+    let add = async |lasts: &str| {
+        world.act("/api/v1/tokens", json!({ "name": "ci", "role": "viewer", "for": lasts })).await.status
+    };
+    assert_eq!(add("1ms").await, 200);
+    until(|| async { (add("1h").await == 200).then_some(()) }).await;
+    assert_eq!(add("1h").await, 409, "this one is valid");
 }

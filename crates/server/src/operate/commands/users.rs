@@ -94,7 +94,10 @@ impl Operator {
         if lasts > TOKEN_LIFETIME_MAX {
             return Err(OperateError::Invalid("a token is valid for 366 days at most".into()));
         }
-        let tokens = self.ledger.credentials(CredentialKind::Token).await?;
+        let at = self.clock.ledger_time();
+        let mut tokens = self.ledger.credentials(CredentialKind::Token).await?;
+        // Those that have expired go with the next one that is issued.
+        tokens.retain(|token| token.expires_at > at);
         if tokens.len() >= TOKENS_MAX {
             return Err(OperateError::Refused("too-many", format!("there are {TOKENS_MAX} tokens; revoke one first")));
         }
@@ -102,7 +105,7 @@ impl Operator {
             let message = format!("there is a token `{}`; revoke it first, or choose another name", request.name);
             return Err(OperateError::Refused("name-taken", message));
         }
-        let (secret, at) = (format!("{TOKEN_PREFIX}{}", random_token()), self.clock.ledger_time());
+        let secret = format!("{TOKEN_PREFIX}{}", random_token());
         let new = NewCredential {
             kind: CredentialKind::Token,
             digest: secret_digest(&secret),
