@@ -12,12 +12,12 @@ pub(crate) struct DigestContext {
 }
 
 impl DigestContext {
-    pub const fn new(context: &'static str) -> DigestContext {
+    pub(crate) const fn new(context: &'static str) -> DigestContext {
         DigestContext { context, key: OnceLock::new() }
     }
 
     /// The first `N` bytes of the digest of the written data.
-    pub fn of<const N: usize>(&self, write: impl FnOnce(&mut DigestInput)) -> [u8; N] {
+    pub(crate) fn of<const N: usize>(&self, write: impl FnOnce(&mut DigestInput)) -> [u8; N] {
         const { assert!(N <= blake3::OUT_LEN) };
         let key = self.key.get_or_init(|| hash_derive_key_context(self.context));
         let mut input =
@@ -41,7 +41,7 @@ pub(crate) struct DigestInput {
 }
 
 impl DigestInput {
-    pub fn update(&mut self, bytes: &[u8]) -> &mut DigestInput {
+    pub(crate) fn update(&mut self, bytes: &[u8]) -> &mut DigestInput {
         if self.buffered + bytes.len() > BUFFER_BYTES {
             self.flush();
         }

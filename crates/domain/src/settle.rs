@@ -14,7 +14,7 @@ use crate::time::Time;
 
 /// Everything that the decision depends on, beside the outcome itself.
 #[derive(Clone, Copy, Debug)]
-pub struct AttemptContext<'a> {
+pub(crate) struct AttemptContext<'a> {
     /// How the destination treats a repeat.
     pub class: EffectClass,
     /// Whether a blind effect may be sent again when nobody knows.
@@ -115,13 +115,17 @@ pub(crate) fn is_timeout(failure: &Failure) -> bool {
 }
 
 /// How long a destination is given to show what it did before it is read back, and between two reads.
-pub const SETTLE_DELAY: Duration = Duration::from_secs(2);
+pub(crate) const SETTLE_DELAY: Duration = Duration::from_secs(2);
 
 /// How many reads must find nothing before an effect counts as not applied: remote indexes lag.
-pub const ABSENT_READS: u32 = 2;
+pub(crate) const ABSENT_READS: u32 = 2;
 
 /// Decides after a call.
-pub fn settle(attempted: AttemptContext<'_>, outcome: Outcome, random: &mut Random) -> (NextAction, DestinationHealth) {
+pub(crate) fn settle(
+    attempted: AttemptContext<'_>,
+    outcome: Outcome,
+    random: &mut Random,
+) -> (NextAction, DestinationHealth) {
     match outcome {
         Outcome::Done { result } => (NextAction::Advance { result: Arc::new(result) }, DestinationHealth::Healthy),
         Outcome::Noop { reason } => (NextAction::Skip { reason }, DestinationHealth::Healthy),
@@ -156,7 +160,7 @@ pub fn settle(attempted: AttemptContext<'_>, outcome: Outcome, random: &mut Rand
 }
 
 /// Decides when nobody saw how an attempt ended: after a time-out, or after the process died in the middle of it.
-pub fn unsure(attempted: AttemptContext<'_>, failure: Failure, random: &mut Random) -> NextAction {
+pub(crate) fn unsure(attempted: AttemptContext<'_>, failure: Failure, random: &mut Random) -> NextAction {
     if Mutant::TimeoutTreatedAsFailure.is_on() {
         return retry_or_die(attempted, failure, None, random);
     }
@@ -183,7 +187,7 @@ fn read_later(attempted: AttemptContext<'_>, failure: Failure) -> (NextAction, D
 }
 
 /// Decides after a read-back. `absent_reads` counts the reads that found nothing, this one included; `reads` all.
-pub fn settle_readback(
+pub(crate) fn settle_readback(
     attempted: AttemptContext<'_>,
     readback: Readback,
     absent_reads: u32,
@@ -228,7 +232,7 @@ pub fn settle_readback(
 
 /// Decides after the record of a confirmed natural effect was read back, because an earlier call of its lane may have been applied
 /// late. `result` is what the confirmed call returned; `reads` counts all reads. A record that cannot be read stays as it is.
-pub fn settle_record(
+pub(crate) fn settle_record(
     attempted: AttemptContext<'_>,
     readback: Readback,
     result: Option<Arc<Value>>,

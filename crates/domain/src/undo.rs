@@ -7,7 +7,7 @@ use crate::outcome::Failure;
 
 /// Why a job is being undone, and how far. It lies in the job's result until the job is a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Undoing {
+pub(crate) struct Undoing {
     /// What the job died of.
     pub failure: Failure,
     /// The steps whose effects were taken back.
@@ -20,29 +20,29 @@ pub struct Undoing {
 
 /// A step whose effect could not be taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotUndone {
+pub(crate) struct NotUndone {
     pub step: String,
     pub failure: Failure,
 }
 
 impl Undoing {
     /// Nothing is undone yet.
-    pub fn new(failure: Failure) -> Undoing {
+    pub(crate) fn new(failure: Failure) -> Undoing {
         Undoing { failure, undone: vec![], not_undone: vec![] }
     }
 
     /// As it was kept.
-    pub fn read(result: Option<&Value>) -> Option<Undoing> {
+    pub(crate) fn read(result: Option<&Value>) -> Option<Undoing> {
         serde_json::from_value(result?.clone()).ok()
     }
 
     /// As it is kept.
-    pub fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         serde_json::to_value(self).expect("plain data has a JSON form")
     }
 
     /// What the job died of, and what became of its effects.
-    pub fn told(&self) -> Failure {
+    pub(crate) fn told(&self) -> Failure {
         let mut message = self.failure.message.clone();
         if !self.undone.is_empty() {
             message.push_str(&format!("; undone: {}", self.undone.join(", ")));

@@ -21,13 +21,13 @@ impl From<&JobRecord> for JobGuard {
 
 impl JobGuard {
     /// A begin needs a live job that is not running, with one attempt less.
-    pub fn may_begin(self, begin: &Begin) -> bool {
+    pub(crate) fn may_begin(self, begin: &Begin) -> bool {
         begin.n.checked_sub(1).is_some_and(|before| self.is_idle(before, begin.fence))
     }
 
     /// A settlement of a call needs the job to be running that attempt. Without a call the job must not be running, unless the
     /// attempt belongs to an older owner: a job that was interrupted before its intent was recorded has no call to settle.
-    pub fn may_settle(self, settlement: &Settlement) -> bool {
+    pub(crate) fn may_settle(self, settlement: &Settlement) -> bool {
         if Mutant::LateResponseAccepted.is_on() {
             return true;
         }
@@ -40,7 +40,7 @@ impl JobGuard {
     }
 
     /// Whether the job is live and not running, as the writer believes.
-    pub fn is_idle(self, n: u32, fence: Fence) -> bool {
+    pub(crate) fn is_idle(self, n: u32, fence: Fence) -> bool {
         self.state.is_live() && self.state != JobState::Running && self.is_at(n, fence)
     }
 

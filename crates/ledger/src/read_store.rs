@@ -153,36 +153,36 @@ pub(crate) use read_verbs;
 
 /// Everything that the table names, for the modules that expand it.
 pub(crate) mod prelude {
-    pub use std::collections::BTreeMap;
-    pub use std::ops::Range;
-    pub use std::sync::Arc;
+    pub(crate) use std::collections::BTreeMap;
+    pub(crate) use std::ops::Range;
+    pub(crate) use std::sync::Arc;
 
-    pub use sluice_domain::access::CredentialKind;
-    pub use sluice_domain::alert::Alert;
-    pub use sluice_domain::approval::ApprovalId;
-    pub use sluice_domain::contact::{ContactId, ContactView, WriteSlot};
-    pub use sluice_domain::duplicate_stats::{DuplicateStats, EventDuplicates};
-    pub use sluice_domain::failure_group::{FailureGroup, GroupId, GroupState};
-    pub use sluice_domain::history::series::{HistoryQuery, HistoryRow};
-    pub use sluice_domain::import::ImportId;
-    pub use sluice_domain::job::JobId;
-    pub use sluice_domain::key::KeyDigest;
-    pub use sluice_domain::ledger_clock::ClockRecord;
-    pub use sluice_domain::policy::{CapReservation, ContactFacts};
-    pub use sluice_domain::replay::ReplayId;
-    pub use sluice_domain::respond::{DueResponse, ResponseClock};
-    pub use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
-    pub use sluice_domain::time::Time;
+    pub(crate) use sluice_domain::access::CredentialKind;
+    pub(crate) use sluice_domain::alert::Alert;
+    pub(crate) use sluice_domain::approval::ApprovalId;
+    pub(crate) use sluice_domain::contact::{ContactId, ContactView, WriteSlot};
+    pub(crate) use sluice_domain::duplicate_stats::{DuplicateStats, EventDuplicates};
+    pub(crate) use sluice_domain::failure_group::{FailureGroup, GroupId, GroupState};
+    pub(crate) use sluice_domain::history::series::{HistoryQuery, HistoryRow};
+    pub(crate) use sluice_domain::import::ImportId;
+    pub(crate) use sluice_domain::job::JobId;
+    pub(crate) use sluice_domain::key::KeyDigest;
+    pub(crate) use sluice_domain::ledger_clock::ClockRecord;
+    pub(crate) use sluice_domain::policy::{CapReservation, ContactFacts};
+    pub(crate) use sluice_domain::replay::ReplayId;
+    pub(crate) use sluice_domain::respond::{DueResponse, ResponseClock};
+    pub(crate) use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
+    pub(crate) use sluice_domain::time::Time;
 
-    pub use crate::Error;
-    pub use crate::access::{CredentialRecord, SecretDigest, UserRecord};
-    pub use crate::audit::AuditFilter;
-    pub use crate::balance::{BalanceOutcome, BalancePart};
-    pub use crate::event_edit::EventRevisionRecord;
-    pub use crate::failure_group::GroupQuery;
-    pub use crate::filter::{ApprovalFilter, EventQuery, JobFilter, ListPage, Page, StoredQuery};
-    pub use crate::op::ApprovalRecord;
-    pub use crate::record::*;
+    pub(crate) use crate::Error;
+    pub(crate) use crate::access::{CredentialRecord, SecretDigest, UserRecord};
+    pub(crate) use crate::audit::AuditFilter;
+    pub(crate) use crate::balance::{BalanceOutcome, BalancePart};
+    pub(crate) use crate::event_edit::EventRevisionRecord;
+    pub(crate) use crate::failure_group::GroupQuery;
+    pub(crate) use crate::filter::{ApprovalFilter, EventQuery, JobFilter, ListPage, Page, StoredQuery};
+    pub(crate) use crate::op::ApprovalRecord;
+    pub(crate) use crate::record::*;
 }
 
 use prelude::*;

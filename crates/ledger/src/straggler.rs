@@ -43,7 +43,7 @@ pub(crate) enum DueLane {
 
 impl DueLane {
     /// By the states of the lane's job and of its effect.
-    pub fn of(recheck: &Recheck, job: Option<JobState>, effect: Option<EffectState>) -> DueLane {
+    pub(crate) fn of(recheck: &Recheck, job: Option<JobState>, effect: Option<EffectState>) -> DueLane {
         let is_confirmed = effect == Some(EffectState::Applied);
         match job {
             Some(state) if state.is_live() => DueLane::Later(recheck.due_at + Recheck::RUNS_LATER),
@@ -58,17 +58,17 @@ impl DueLane {
 }
 
 impl Straggler {
-    pub fn is_compared(self) -> bool {
+    pub(crate) fn is_compared(self) -> bool {
         self.due_at == Time::NEVER
     }
 
     /// Whether the settlement of an effect of this class can change a lane.
-    pub fn concerns(class: EffectClass, settled: &EffectSettlement) -> bool {
+    pub(crate) fn concerns(class: EffectClass, settled: &EffectSettlement) -> bool {
         class == EffectClass::Natural && (settled.late_until.is_some() || settled.state == EffectState::Applied)
     }
 
     /// The effect of a job was settled.
-    pub fn settled(lane: Option<Straggler>, job: JobId, settled: &EffectSettlement) -> StragglerChange {
+    pub(crate) fn settled(lane: Option<Straggler>, job: JobId, settled: &EffectSettlement) -> StragglerChange {
         let own = |due_at| Straggler { job, key: settled.key, due_at };
         match (lane, settled.late_until) {
             (None, Some(until)) => StragglerChange::Write(own(until)),

@@ -35,14 +35,14 @@ impl<T> Clone for Submitter<T> {
 
 impl<T> Submitter<T> {
     /// Waits for a free slot.
-    pub async fn reserve(&self) -> Result<Permit<'_, T>, WriterStopped> {
+    pub(crate) async fn reserve(&self) -> Result<Permit<'_, T>, WriterStopped> {
         self.0.reserve().await.map(Permit).map_err(|_| WriterStopped)
     }
 }
 
 impl<T> Permit<'_, T> {
     /// Enqueues the item and wakes an idle writer.
-    pub fn submit(self, item: T) {
+    pub(crate) fn submit(self, item: T) {
         self.0.send(item);
     }
 }
@@ -50,7 +50,7 @@ impl<T> Permit<'_, T> {
 impl<T> BatchReceiver<T> {
     /// Blocks until an item is there and appends at most `max` items to the batch, in order. Returns their number; 0 means
     /// that the queue is empty and every submitter is dropped.
-    pub fn recv_batch(&mut self, batch: &mut Vec<T>, max: usize) -> usize {
+    pub(crate) fn recv_batch(&mut self, batch: &mut Vec<T>, max: usize) -> usize {
         let Some(first) = self.0.blocking_recv() else { return 0 };
         batch.push(first);
         // Without the yield a batch of 64 senders has 38 operations, with it 55 (docs/decisions/0002).

@@ -32,13 +32,13 @@ pub(crate) struct Request<I, O> {
 type Reply<O> = oneshot::Receiver<Result<O, Error>>;
 
 impl<I, O> Request<I, O> {
-    pub fn new(input: I) -> (Box<Request<I, O>>, Reply<O>) {
+    pub(crate) fn new(input: I) -> (Box<Request<I, O>>, Reply<O>) {
         let (reply, answer) = oneshot::channel();
         (Box::new(Request { input, output: None, reply: Some(reply) }), answer)
     }
 
     /// A request whose caller does not wait.
-    pub fn without_reply(input: I) -> Box<Request<I, O>> {
+    pub(crate) fn without_reply(input: I) -> Box<Request<I, O>> {
         Box::new(Request { input, output: None, reply: None })
     }
 
@@ -69,7 +69,7 @@ macro_rules! write_verbs {
 
         impl Op {
             /// Applies the verb and keeps its output. May be called again after a rollback.
-            pub fn apply<S: WriteStore>(&mut self, store: &mut S) -> Result<(), S::Error> {
+            pub(crate) fn apply<S: WriteStore>(&mut self, store: &mut S) -> Result<(), S::Error> {
                 match self {
                     $(Op::$variant(request) => request.output = Some(store.$verb(&request.input)?),)*
                     Op::Close(request) => request.output = Some(()),
@@ -78,7 +78,7 @@ macro_rules! write_verbs {
             }
 
             /// Sends the output to the caller. The input is dropped with the operation.
-            pub fn answer(&mut self) {
+            pub(crate) fn answer(&mut self) {
                 match self {
                     $(Op::$variant(request) => {
                         let output = request.output.take().ok_or(Error::Failed);
@@ -89,7 +89,7 @@ macro_rules! write_verbs {
             }
 
             /// Sends an error to the caller.
-            pub fn fail(mut self, error: Error) {
+            pub(crate) fn fail(mut self, error: Error) {
                 match &mut self {
                     $(Op::$variant(request) => request.reply(Err(error)),)*
                     Op::Close(request) => request.reply(Err(error)),

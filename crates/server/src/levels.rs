@@ -31,7 +31,7 @@ pub(crate) struct Levels {
 
 impl Levels {
     /// `view` is absent without a running node.
-    pub async fn read(
+    pub(crate) async fn read(
         ledger: &Ledger,
         clock: &Clock,
         view: Option<&SchedulerView>,

@@ -45,17 +45,17 @@ pub(crate) struct Taken {
 }
 
 impl Replays {
-    pub fn new(ledger: Ledger, clock: Clock, metrics: Metrics, scheduler: SchedulerHandle) -> Replays {
+    pub(crate) fn new(ledger: Ledger, clock: Clock, metrics: Metrics, scheduler: SchedulerHandle) -> Replays {
         Replays { ledger, clock, metrics, scheduler, taking: Arc::default(), wake: Arc::default() }
     }
 
     /// A replay has started or resumed.
-    pub fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
 
     /// Takes what is due until it is told to stop.
-    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
         loop {
             let next = match self.take_due().await {
                 Ok(next) => next,
@@ -94,7 +94,7 @@ impl Replays {
     }
 
     /// Takes the next batch of a replay. `None` if it does not run.
-    pub async fn take_batch(&self, id: ReplayId) -> Result<Option<Taken>, sluice_ledger::Error> {
+    pub(crate) async fn take_batch(&self, id: ReplayId) -> Result<Option<Taken>, sluice_ledger::Error> {
         let _one_at_a_time = self.taking.lock().await;
         let found = self.ledger.replay_record(id).await?;
         let Some(record) = found.filter(|record| record.state == ReplayState::Running) else { return Ok(None) };
@@ -139,7 +139,11 @@ impl Replays {
     }
 
     /// The next jobs that a replay selects, oldest first.
-    pub async fn next_jobs(&self, record: &ReplayRecord, limit: u32) -> Result<Vec<JobId>, sluice_ledger::Error> {
+    pub(crate) async fn next_jobs(
+        &self,
+        record: &ReplayRecord,
+        limit: u32,
+    ) -> Result<Vec<JobId>, sluice_ledger::Error> {
         Ok(match &record.selection {
             ReplaySelection::Filter(filter) => {
                 let mut jobs = self.ledger.matching_jobs(filter.clone(), record.after, limit).await?;

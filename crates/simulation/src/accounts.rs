@@ -75,7 +75,7 @@ impl Accounts {
     }
 
     /// Id of the record that the search shows for the identity of a call.
-    pub fn found(&self, call: &StepCall, now: i64) -> Option<u64> {
+    pub(crate) fn found(&self, call: &StepCall, now: i64) -> Option<u64> {
         self.visible(&identity_of(call), now).map(|record| record.id)
     }
 

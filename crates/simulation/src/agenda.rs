@@ -40,23 +40,23 @@ pub(super) struct Agenda {
 }
 
 impl Agenda {
-    pub fn push(&mut self, at: i64, what: SimEvent) {
+    pub(crate) fn push(&mut self, at: i64, what: SimEvent) {
         self.planned += 1;
         self.entries.push(Entry { order: i128::from(at) << 64 | i128::from(self.planned), what });
     }
 
     /// The next entry and its time.
-    pub fn pop(&mut self) -> Option<(i64, SimEvent)> {
+    pub(crate) fn pop(&mut self) -> Option<(i64, SimEvent)> {
         self.entries.pop().map(|entry| (time_of(&entry), entry.what))
     }
 
     #[cfg(test)]
-    pub fn next_at(&self) -> Option<i64> {
+    pub(crate) fn next_at(&self) -> Option<i64> {
         self.entries.peek().map(time_of)
     }
 
     /// Entries so far, those that have happened included.
-    pub fn planned(&self) -> u64 {
+    pub(crate) fn planned(&self) -> u64 {
         self.planned
     }
 }

@@ -32,12 +32,12 @@ pub(super) struct CountedCalls {
 
 impl CountedCalls {
     /// The machine starts again: how long it was off is taken from a wall clock that may be wrong.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.calls.clear();
     }
 
     /// The number of a slot that is taken.
-    pub fn take_slot(&mut self) -> u64 {
+    pub(crate) fn take_slot(&mut self) -> u64 {
         self.slots += 1;
         self.slots
     }

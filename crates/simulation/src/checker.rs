@@ -71,7 +71,7 @@ pub(super) struct ObservedJob {
 
 impl ObservedJob {
     /// The effect with this label.
-    pub fn effect(&mut self, label: &Arc<str>) -> &mut ObservedEffect {
+    pub(crate) fn effect(&mut self, label: &Arc<str>) -> &mut ObservedEffect {
         let index = match self.effects.iter().position(|effect| effect.label == *label) {
             Some(index) => index,
             None => {
@@ -82,35 +82,35 @@ impl ObservedJob {
         &mut self.effects[index]
     }
 
-    pub fn entity(&self) -> u64 {
+    pub(crate) fn entity(&self) -> u64 {
         self.entity
     }
 
     /// Whether a confirmed write of it was compared with the record, and could not be made again.
-    pub fn is_unrepaired(&self) -> bool {
+    pub(crate) fn is_unrepaired(&self) -> bool {
         self.rechecked && self.state != Some(JobState::Succeeded)
     }
 
     /// The write of an effect is compared with its record.
-    pub fn rechecked(&mut self, label: &Arc<str>) {
+    pub(crate) fn rechecked(&mut self, label: &Arc<str>) {
         (self.rechecked, self.counted) = (true, 0);
         self.effect(label).state = Some(EffectState::Rechecking);
     }
 
     /// The event was edited: lookups are made again, also for an effect of unknown outcome, which keeps its key.
-    pub fn forget_lookups(&mut self) {
+    pub(crate) fn forget_lookups(&mut self) {
         self.effects.iter_mut().for_each(|effect| effect.looked_up = None);
     }
 
     /// How often the effects with these labels were applied at the destination, and whether one of them was denied, or refused after
     /// an attempt of unknown outcome: the ledger then takes it for not applied.
-    pub fn sent(&self, is_meant: impl Fn(&str) -> bool) -> (u32, bool) {
+    pub(crate) fn sent(&self, is_meant: impl Fn(&str) -> bool) -> (u32, bool) {
         let meant = || self.effects.iter().filter(|effect| is_meant(&effect.label));
         (meant().map(|effect| u32::from(effect.shown)).sum(), meant().any(|effect| effect.denied || effect.was_unknown))
     }
 
     /// Every effect of a step: one for each item and round.
-    pub fn effects_of<'a>(&'a self, step: &'a str) -> impl Iterator<Item = &'a ObservedEffect> {
+    pub(crate) fn effects_of<'a>(&'a self, step: &'a str) -> impl Iterator<Item = &'a ObservedEffect> {
         self.effects.iter().filter(move |effect| step_of(&effect.label) == step)
     }
 }
@@ -171,13 +171,13 @@ impl Default for Checker {
 }
 
 impl Checker {
-    pub fn fail(&mut self, at: i64, invariant: Invariant, about: About, detail: impl FnOnce() -> String) {
+    pub(crate) fn fail(&mut self, at: i64, invariant: Invariant, about: About, detail: impl FnOnce() -> String) {
         if self.broken.is_none() {
             self.broken = Some(Broken { invariant, about, detail: detail(), at });
         }
     }
 
-    pub fn job(&mut self, id: JobId) -> &mut ObservedJob {
+    pub(crate) fn job(&mut self, id: JobId) -> &mut ObservedJob {
         let index = id.0 as usize;
         if index >= self.jobs.len() {
             self.jobs.resize(index + 1, ObservedJob::default());
@@ -186,11 +186,11 @@ impl Checker {
     }
 
     /// Effects at all destinations.
-    pub fn shown_total(&self) -> u64 {
+    pub(crate) fn shown_total(&self) -> u64 {
         self.shown
     }
 
-    pub fn expect_unchanged(&mut self, now: i64, shown: u64) {
+    pub(crate) fn expect_unchanged(&mut self, now: i64, shown: u64) {
         if self.shown != shown {
             let more = self.shown - shown;
             let detail = || format!("{more} effects were applied again");
@@ -199,7 +199,7 @@ impl Checker {
     }
 
     /// A retry was delayed by this much, of this much at the most.
-    pub fn retry_delay(&mut self, now: i64, about: About, delay_ms: u128, ceiling_ms: u128) {
+    pub(crate) fn retry_delay(&mut self, now: i64, about: About, delay_ms: u128, ceiling_ms: u128) {
         if delay_ms == ceiling_ms {
             self.unspread += 1;
         } else {

@@ -88,7 +88,7 @@ pub(super) struct Destinations(pub [Destination; DESTINATIONS]);
 
 impl Destinations {
     /// The key has expired at the destination.
-    pub fn forget(&mut self, key: EffectKey) {
+    pub(crate) fn forget(&mut self, key: EffectKey) {
         for destination in &mut self.0 {
             destination.keys.remove(&key);
         }
@@ -101,7 +101,7 @@ impl Destination {
     }
 
     /// Whether applying this changes anything here.
-    pub fn apply(&mut self, class: EffectClass, key: EffectKey, shown: u16) -> bool {
+    pub(crate) fn apply(&mut self, class: EffectClass, key: EffectKey, shown: u16) -> bool {
         match class {
             EffectClass::Natural => shown == 0,
             EffectClass::Keyed | EffectClass::Transactional => self.keys.insert(key),
@@ -110,7 +110,7 @@ impl Destination {
     }
 
     /// Decides what becomes of a call.
-    pub fn call(&self, now: i64, may_land_late: bool, rates: &FaultRates, random: &mut Random) -> Sent {
+    pub(crate) fn call(&self, now: i64, may_land_late: bool, rates: &FaultRates, random: &mut Random) -> Sent {
         let quick = 5 + random.below(200) as i64;
         let plain = |answer, applied, fault| Sent {
             answer,
@@ -165,7 +165,7 @@ impl Destination {
 
     /// Decides what becomes of each call in a request. A destination that answers may refuse single calls; one whose answer is lost may have
     /// applied all, some or none of them.
-    pub fn items(&self, sent: Sent, calls: usize, rates: &FaultRates, random: &mut Random) -> Items {
+    pub(crate) fn items(&self, sent: Sent, calls: usize, rates: &FaultRates, random: &mut Random) -> Items {
         let whole = Item { answer: sent.answer, applied: sent.applied };
         let mut items = Items { each: vec![whole; calls], is_whole: true, fault: None };
         if calls < 2 {
@@ -195,7 +195,7 @@ impl Destination {
     }
 
     /// Decides what a read-back finds of an effect that is there, and visible from then on; `None` if it is not.
-    pub fn look(
+    pub(crate) fn look(
         &self,
         now: i64,
         visible_at: Option<i64>,

@@ -176,7 +176,7 @@ impl Simulation {
 
 impl Checker {
     /// Another effect takes the place of this one: only an edit does that, and only with what overwrites or was not applied.
-    pub fn effect_replaced(
+    pub(crate) fn effect_replaced(
         &mut self,
         now: i64,
         job: JobId,

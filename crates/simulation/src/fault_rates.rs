@@ -36,12 +36,12 @@ pub(super) struct FaultRates {
 
 impl FaultRates {
     /// Nothing goes wrong.
-    pub fn calm() -> FaultRates {
+    pub(crate) fn calm() -> FaultRates {
         FaultRates::default()
     }
 
     /// The rates of a seed under a profile.
-    pub fn of(profile: Profile, random: &mut Random) -> FaultRates {
+    pub(crate) fn of(profile: Profile, random: &mut Random) -> FaultRates {
         let mut rates = match profile {
             Profile::Calm => return FaultRates { sender: 0.1, noop: 0.01, ..FaultRates::default() },
             Profile::Mixed | Profile::Liar => FaultRates::everything(random),
@@ -95,7 +95,7 @@ impl FaultRates {
     }
 
     /// How a call fails under these rates.
-    pub fn pick_call(&self, random: &mut Random) -> usize {
+    pub(crate) fn pick_call(&self, random: &mut Random) -> usize {
         loop {
             let kind = random.below(CALL_FAULTS as u64) as usize;
             if self.calls[kind] {

@@ -75,11 +75,11 @@ impl SimSlot {
 
 impl Gates {
     /// A new process knows nothing of what the last one was told.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         *self = Gates::default();
     }
 
-    pub fn configure(&mut self, now: i64, workers: [u32; WORKERS], gates: &[GateSettings; DESTINATIONS]) {
+    pub(crate) fn configure(&mut self, now: i64, workers: [u32; WORKERS], gates: &[GateSettings; DESTINATIONS]) {
         for (sight, concurrency) in self.workers.iter_mut().zip(workers) {
             sight.concurrency = concurrency;
         }
@@ -89,16 +89,16 @@ impl Gates {
         }
     }
 
-    pub fn pause_destination(&mut self, destination: usize, paused: bool) {
+    pub(crate) fn pause_destination(&mut self, destination: usize, paused: bool) {
         self.gates[destination].paused = paused;
     }
 
-    pub fn pause_worker(&mut self, worker: usize, paused: bool) {
+    pub(crate) fn pause_worker(&mut self, worker: usize, paused: bool) {
         self.workers[worker].paused = paused;
     }
 
     /// The end of a run is durable: its lane may move on.
-    pub fn release_lane(&mut self, slot: SimSlot) {
+    pub(crate) fn release_lane(&mut self, slot: SimSlot) {
         if let Some(lane) = slot.lane_index()
             && self.lanes[lane] == Some(slot.job)
         {
@@ -107,7 +107,7 @@ impl Gates {
     }
 
     /// The scheduler hears that the last run of a call has ended, and what the destination asked for.
-    pub fn ended(&mut self, now: i64, slot: SimSlot, asked_ms: Option<i64>, unauthorized: bool) {
+    pub(crate) fn ended(&mut self, now: i64, slot: SimSlot, asked_ms: Option<i64>, unauthorized: bool) {
         let running = &mut self.workers[slot.worker].running[slot.pair()];
         *running = running.saturating_sub(1);
         let Some(destination) = slot.destination else { return };
@@ -123,7 +123,7 @@ impl Gates {
     }
 
     /// The scheduler says that a gate has changed. `shift` is how far its clock is ahead of the true time.
-    pub fn changed(&mut self, destination: usize, change: &GateChange, shift: i64) {
+    pub(crate) fn changed(&mut self, destination: usize, change: &GateChange, shift: i64) {
         let gate = &mut self.gates[destination];
         match change {
             GateChange::Opened(until) => (gate.is_closed, gate.open_until, gate.probe) = (false, until.0 - shift, None),
@@ -136,7 +136,7 @@ impl Gates {
 
 impl Checker {
     /// The scheduler starts the runs of one call.
-    pub fn started(&mut self, now: i64, slots: &[SimSlot]) {
+    pub(crate) fn started(&mut self, now: i64, slots: &[SimSlot]) {
         let Some(slot) = slots.first().copied() else { return };
         slots.iter().for_each(|slot| self.lane_taken(now, *slot));
         let about = About::Job(slot.job);

@@ -113,23 +113,23 @@ impl SimNode {
     }
 
     /// How many writes wait.
-    pub fn waiting_ops(&self) -> usize {
+    pub(crate) fn waiting_ops(&self) -> usize {
         self.queue.len()
     }
 
     /// The time of the steady clock.
-    pub fn steady(&self, now: i64) -> Time {
+    pub(crate) fn steady(&self, now: i64) -> Time {
         Time(now + self.shift)
     }
 
-    pub fn take_run(&mut self, slot: u32) -> Option<Box<SimRun>> {
+    pub(crate) fn take_run(&mut self, slot: u32) -> Option<Box<SimRun>> {
         let run = self.runs[slot as usize].take()?;
         self.free_runs.push(slot);
         Some(run)
     }
 
     /// Place of a new group.
-    pub fn new_group(&mut self) -> u32 {
+    pub(crate) fn new_group(&mut self) -> u32 {
         self.free_groups.pop().unwrap_or_else(|| {
             self.groups.push(None);
             (self.groups.len() - 1) as u32
@@ -137,12 +137,12 @@ impl SimNode {
     }
 
     /// The scheduler knows the ends of all runs of a group.
-    pub fn free_group(&mut self, group: u32) {
+    pub(crate) fn free_group(&mut self, group: u32) {
         self.groups[group as usize] = None;
         self.free_groups.push(group);
     }
 
-    pub fn keep_run(&mut self, run: Box<SimRun>) -> u32 {
+    pub(crate) fn keep_run(&mut self, run: Box<SimRun>) -> u32 {
         match self.free_runs.pop() {
             Some(slot) => {
                 self.runs[slot as usize] = Some(run);

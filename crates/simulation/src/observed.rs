@@ -82,7 +82,7 @@ pub(super) struct ObservedMark {
 }
 
 impl Observed {
-    pub fn of(op: &SimOp) -> Observed {
+    pub(crate) fn of(op: &SimOp) -> Observed {
         match op {
             SimOp::Accept(event) => Observed::Accept(Box::new(ObservedAccept::of(event))),
             SimOp::Begin(begin, caps) => {

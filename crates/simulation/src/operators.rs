@@ -44,7 +44,7 @@ impl Stop {
         }
     }
 
-    pub fn parse(text: &str, plan: &SimPlan) -> Option<Stop> {
+    pub(crate) fn parse(text: &str, plan: &SimPlan) -> Option<Stop> {
         let (kind, name) = text.split_once(':')?;
         match kind {
             "destination" => plan.destinations.iter().position(|other| **other == *name).map(Stop::Destination),
@@ -52,7 +52,7 @@ impl Stop {
         }
     }
 
-    pub fn target(self, plan: &SimPlan) -> PauseTarget {
+    pub(crate) fn target(self, plan: &SimPlan) -> PauseTarget {
         match self {
             Stop::Destination(at) => PauseTarget::Destination(plan.destinations[at].clone()),
             Stop::Worker(at) => PauseTarget::Worker(Arc::from(WORKER_NAMES[at])),

@@ -74,7 +74,7 @@ pub(super) enum SimReply {
 
 impl SimOp {
     /// Applies the write to the ledger in memory.
-    pub fn apply(self, store: &mut Store, at: Time) -> SimReply {
+    pub(crate) fn apply(self, store: &mut Store, at: Time) -> SimReply {
         match self {
             SimOp::Accept(event) => SimReply::Accepted(store.accept(at, *event)),
             SimOp::Begin(begin, caps) => SimReply::Begun(store.begin(*begin, caps)),
@@ -130,7 +130,7 @@ impl SimOp {
     }
 
     /// Submits the write to a real ledger.
-    pub async fn submit(self, ledger: &Ledger) -> Result<SimReply, Error> {
+    pub(crate) async fn submit(self, ledger: &Ledger) -> Result<SimReply, Error> {
         Ok(match self {
             SimOp::Accept(event) => SimReply::Accepted(ledger.accept(*event).await?),
             SimOp::Begin(begin, caps) => SimReply::Begun(ledger.begin(*begin, caps).await?),

@@ -127,21 +127,21 @@ pub(super) struct People {
 
 impl People {
     /// Whether a record has the values of this call.
-    pub fn shows(&self, call: &StepCall) -> bool {
+    pub(crate) fn shows(&self, call: &StepCall) -> bool {
         let record = self.records.get(call.with["external_id"].as_str().unwrap_or_default());
         let mut fields = call.with["fields"].as_object().into_iter().flatten();
         fields.all(|(field, value)| record.is_some_and(|record| record.get(field) == Some(value)))
     }
 
     /// A write is applied at the destination.
-    pub fn apply(&mut self, call: &StepCall) {
+    pub(crate) fn apply(&mut self, call: &StepCall) {
         let id = call.with["external_id"].as_str().unwrap_or_default().to_owned();
         let fields = call.with["fields"].as_object().cloned().unwrap_or_default();
         self.records.entry(id).or_default().extend(fields);
     }
 
     /// Contacts that are merged into another one.
-    pub fn merged(&self) -> Vec<ContactId> {
+    pub(crate) fn merged(&self) -> Vec<ContactId> {
         self.parents.keys().copied().collect()
     }
 
@@ -154,7 +154,7 @@ impl People {
     }
 
     /// The entity that the jobs of an event have to run under; `None` if the event is not about a person.
-    pub fn lane(&self, seq: i64) -> Option<u64> {
+    pub(crate) fn lane(&self, seq: i64) -> Option<u64> {
         let (contact, _) = self.said.get(&seq)?;
         Some(self.root(*contact).entity())
     }

@@ -81,7 +81,7 @@ pub(super) struct SimRevision {
 }
 
 impl SimRevision {
-    pub fn worker(&self, index: usize) -> &Arc<Worker> {
+    pub(crate) fn worker(&self, index: usize) -> &Arc<Worker> {
         &self.run.config.workers[WORKER_NAMES[index]]
     }
 }
@@ -133,7 +133,7 @@ impl Secrets for NoSecrets {
 }
 
 impl SimPlan {
-    pub fn new(random: &mut Random) -> SimPlan {
+    pub(crate) fn new(random: &mut Random) -> SimPlan {
         let mut plan = SimPlan {
             revisions: Vec::new(),
             attempts_max: 0,
@@ -145,29 +145,29 @@ impl SimPlan {
         plan
     }
 
-    pub fn active(&self) -> &SimRevision {
+    pub(crate) fn active(&self) -> &SimRevision {
         self.revisions.last().expect("there is a first revision")
     }
 
-    pub fn revision(&self, name: &str) -> Option<&SimRevision> {
+    pub(crate) fn revision(&self, name: &str) -> Option<&SimRevision> {
         self.revisions.get(name.strip_prefix('r')?.parse::<usize>().ok()?)
     }
 
-    pub fn worker_index(name: &str) -> usize {
+    pub(crate) fn worker_index(name: &str) -> usize {
         WORKER_NAMES.iter().position(|other| *other == name).unwrap_or(0)
     }
 
-    pub fn destination_index(&self, name: &str) -> Option<usize> {
+    pub(crate) fn destination_index(&self, name: &str) -> Option<usize> {
         DESTINATION_NAMES.iter().position(|other| *other == name)
     }
 
     /// The facts of the external step that an effect label belongs to; `None` for an internal step.
-    pub fn facts(&self, label: &str) -> Option<&StepFacts> {
+    pub(crate) fn facts(&self, label: &str) -> Option<&StepFacts> {
         self.steps.get(step_of(label))
     }
 
     /// Activates another revision: other limits, other policies, steps in another order.
-    pub fn revise(&mut self, random: &mut Random) {
+    pub(crate) fn revise(&mut self, random: &mut Random) {
         let number = self.revisions.len();
         let reversed = number % 2 == 1;
         let workers: Vec<Arc<Worker>> =
@@ -190,7 +190,7 @@ impl SimPlan {
 
 impl SimPlan {
     /// Activates the steps of an older revision again, as a revision of its own.
-    pub fn roll_back(&mut self, random: &mut Random) {
+    pub(crate) fn roll_back(&mut self, random: &mut Random) {
         let older = random.below(self.revisions.len() as u64 - 1) as usize;
         let number = self.revisions.len();
         let mut revision = self.revisions[older].clone();

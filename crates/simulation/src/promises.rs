@@ -43,11 +43,11 @@ pub(super) struct PromiseLog {
 }
 
 impl PromiseLog {
-    pub fn new_key(&mut self) {
+    pub(crate) fn new_key(&mut self) {
         self.keys.push(ObservedKey::default());
     }
 
-    pub fn answered(&mut self, now: i64, key: u32, id: EventId) {
+    pub(crate) fn answered(&mut self, now: i64, key: u32, id: EventId) {
         self.keys[key as usize].answered = Some(id);
         self.promised.push((key, id, now));
     }

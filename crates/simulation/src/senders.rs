@@ -59,7 +59,7 @@ struct Draft {
 }
 
 impl Senders {
-    pub fn new(random: &mut Random) -> Senders {
+    pub(crate) fn new(random: &mut Random) -> Senders {
         let sources = ["website", "shop"].map(Arc::from);
         let drafts = DRAFTS.iter().map(|_| Default::default()).collect();
         Senders { webhooks: Vec::new(), gap_ms: 40 + random.below(1_500), sources, flow: Arc::from(FLOW), drafts }
@@ -67,12 +67,12 @@ impl Senders {
 
     /// Mean gap between two events.
     #[cfg(test)]
-    pub fn set_gap(&mut self, gap_ms: u64) {
+    pub(crate) fn set_gap(&mut self, gap_ms: u64) {
         self.gap_ms = gap_ms;
     }
 
     /// How many different events there are so far.
-    pub fn made(&self) -> u32 {
+    pub(crate) fn made(&self) -> u32 {
         self.webhooks.len() as u32
     }
 

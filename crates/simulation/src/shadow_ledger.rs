@@ -70,7 +70,7 @@ impl fmt::Debug for ShadowLedger {
 
 impl ShadowLedger {
     /// A new ledger.
-    pub fn new(ground: std::io::Result<Box<dyn Ground>>) -> Result<ShadowLedger, String> {
+    pub(crate) fn new(ground: std::io::Result<Box<dyn Ground>>) -> Result<ShadowLedger, String> {
         let ground = ground.map_err(|error| error.to_string())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
@@ -104,7 +104,7 @@ impl ShadowLedger {
     }
 
     /// An operation became durable at this time, and this was the answer.
-    pub fn wrote(&mut self, at: Time, op: SimOp, reply: &SimReply) -> Result<(), String> {
+    pub(crate) fn wrote(&mut self, at: Time, op: SimOp, reply: &SimReply) -> Result<(), String> {
         if at != self.at || self.gathered.len() >= GATHERED_MAX {
             self.flush()?;
         }
@@ -114,7 +114,7 @@ impl ShadowLedger {
     }
 
     /// Writes what has gathered, and compares.
-    pub fn flush(&mut self) -> Result<(), String> {
+    pub(crate) fn flush(&mut self) -> Result<(), String> {
         if self.gathered.is_empty() {
             return Ok(());
         }
@@ -143,7 +143,7 @@ impl ShadowLedger {
     }
 
     /// The process dies. Everything that was answered is there afterwards.
-    pub fn crash(&mut self) -> Result<(), String> {
+    pub(crate) fn crash(&mut self) -> Result<(), String> {
         self.flush()?;
         self.ground.crash();
         if let Some(ledger) = self.ledger.take() {
@@ -153,7 +153,7 @@ impl ShadowLedger {
     }
 
     /// Both hold the same, and the file is whole.
-    pub fn compare(&mut self, store: &Store, revisions: Vec<Arc<str>>) -> Result<(), String> {
+    pub(crate) fn compare(&mut self, store: &Store, revisions: Vec<Arc<str>>) -> Result<(), String> {
         self.crash()?;
         let ledger = self.open()?;
         let differs = self.runtime.block_on(async {

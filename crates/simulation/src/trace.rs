@@ -23,13 +23,13 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    pub fn new(keep: bool) -> Trace {
+    pub(crate) fn new(keep: bool) -> Trace {
         Trace { hash: 0x5107_1ce5, steps: 0, kept: keep.then(Vec::new) }
     }
 
     /// One step: what, when, about what, and one number that says how.
     #[inline]
-    pub fn note(&mut self, now: i64, what: &'static str, about: About, detail: u64) {
+    pub(crate) fn note(&mut self, now: i64, what: &'static str, about: About, detail: u64) {
         let (kind, name) = match about {
             About::Nothing => (0, 0),
             About::Job(job) => (1, job.0 as u64),
@@ -46,23 +46,23 @@ impl Trace {
 
     /// The same with a text that is only formatted for a trace.
     #[inline]
-    pub fn say(&mut self, now: i64, about: About, words: impl FnOnce() -> String) {
+    pub(crate) fn say(&mut self, now: i64, about: About, words: impl FnOnce() -> String) {
         if let Some(kept) = &mut self.kept {
             kept.push((Time(now), about, words()));
         }
     }
 
     /// Hash of every step.
-    pub fn hash(&self) -> u64 {
+    pub(crate) fn hash(&self) -> u64 {
         self.hash
     }
 
-    pub fn steps(&self) -> u64 {
+    pub(crate) fn steps(&self) -> u64 {
         self.steps
     }
 
     /// The last steps, or the last ones that touch one job or one key.
-    pub fn lines(&self, about: Option<About>, limit: usize) -> Vec<String> {
+    pub(crate) fn lines(&self, about: Option<About>, limit: usize) -> Vec<String> {
         let steps = self.kept.iter().flatten().filter(|(_, touched, _)| about.is_none_or(|about| *touched == about));
         let mut lines: Vec<String> = steps.map(|(at, about, words)| format!("{} {about} {words}", at.0)).collect();
         lines.split_off(lines.len().saturating_sub(limit))

@@ -163,7 +163,7 @@ pub(super) struct Simulation {
 }
 
 impl Simulation {
-    pub fn new(options: Options, keep_trace: bool) -> Simulation {
+    pub(crate) fn new(options: Options, keep_trace: bool) -> Simulation {
         let mut random = Random::seeded(options.seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x051c_e000);
         let rates = FaultRates::of(options.profile, &mut random);
         let plan = SimPlan::new(&mut random);
@@ -199,7 +199,7 @@ impl Simulation {
     }
 
     /// Gives everything that becomes durable to a real ledger as well.
-    pub fn attach_shadow(&mut self, ground: std::io::Result<Box<dyn Ground>>) {
+    pub(crate) fn attach_shadow(&mut self, ground: std::io::Result<Box<dyn Ground>>) {
         match ShadowLedger::new(ground) {
             Ok(shadow) => self.shadow = Some(Box::new(shadow)),
             Err(detail) => self.differs(Err(detail)),
@@ -220,7 +220,7 @@ impl Simulation {
     }
 
     /// An operation becomes durable.
-    pub fn make_durable(&mut self, op: SimOp) -> SimReply {
+    pub(crate) fn make_durable(&mut self, op: SimOp) -> SimReply {
         let at = self.ledger_time();
         let copy = self.shadow.is_some().then(|| op.clone());
         let reply = op.apply(&mut self.store, at);
@@ -231,39 +231,39 @@ impl Simulation {
     }
 
     /// The real ledger ends with the process.
-    pub fn crash_shadow(&mut self) {
+    pub(crate) fn crash_shadow(&mut self) {
         self.with_shadow(|shadow, _| shadow.crash());
     }
 
     /// At the end both ledgers must have the same content.
-    pub fn compare_shadow(&mut self) {
+    pub(crate) fn compare_shadow(&mut self) {
         let revisions: Vec<_> = self.plan.revisions.iter().map(|revision| revision.run.name.clone()).collect();
         self.with_shadow(|shadow, store| shadow.compare(store, revisions));
     }
 
     /// Adds an entry to the agenda.
-    pub fn plan_in(&mut self, ms: i64, what: SimEvent) {
+    pub(crate) fn plan_in(&mut self, ms: i64, what: SimEvent) {
         self.agenda.push(self.now + ms, what);
     }
 
     /// The wall clock's time.
-    pub fn wall(&self) -> Time {
+    pub(crate) fn wall(&self) -> Time {
         Time(self.now + self.clock_error)
     }
 
     /// The ledger's time.
-    pub fn ledger_time(&self) -> Time {
+    pub(crate) fn ledger_time(&self) -> Time {
         self.node.as_ref().map_or(self.last_ledger_time, |node| node.clock.reading().time)
     }
 
     /// Both clocks of the machine.
-    pub fn observation(&self) -> Observation {
+    pub(crate) fn observation(&self) -> Observation {
         let elapsed = Duration::from_millis((self.now - self.booted_at).unsigned_abs());
         Observation { wall: self.wall(), steady: Steady { boot: self.boot, elapsed } }
     }
 
     /// Restarts the machine.
-    pub fn reboot(&mut self) {
+    pub(crate) fn reboot(&mut self) {
         (self.boot, self.booted_at) = (self.boot + 1, self.now);
         self.checker.counted_calls.forget();
         self.happened(Fault::Reboot);
@@ -283,32 +283,32 @@ impl Simulation {
     }
 
     /// Whether no call that was made before the end of all faults can end or be applied any more.
-    pub fn has_settled(&self) -> bool {
+    pub(crate) fn has_settled(&self) -> bool {
         self.healing_since.is_some_and(|since| self.now > since + 600_000)
     }
 
     /// Time since the end of all faults.
-    pub fn healed_for(&self) -> i64 {
+    pub(crate) fn healed_for(&self) -> i64 {
         self.healing_since.map_or(0, |since| self.now - since)
     }
 
-    pub fn is_healing(&self) -> bool {
+    pub(crate) fn is_healing(&self) -> bool {
         self.healing_since.is_some()
     }
 
     /// A random number of milliseconds below `bound`.
-    pub fn some_ms(&mut self, bound: u64) -> i64 {
+    pub(crate) fn some_ms(&mut self, bound: u64) -> i64 {
         self.random.below(bound) as i64
     }
 
     /// Counts a fault.
-    pub fn happened(&mut self, fault: Fault) {
+    pub(crate) fn happened(&mut self, fault: Fault) {
         self.coverage.fault(fault);
         self.trace.note(self.now, fault.as_str(), About::Nothing, 0);
     }
 
     /// Runs the world to its end and checks it.
-    pub fn play(&mut self) {
+    pub(crate) fn play(&mut self) {
         self.begin();
         self.until_nothing_is_left();
         // A replay of everything costs as much as the rest of the world: one world in eight replays all of its finished jobs, and
@@ -328,7 +328,7 @@ impl Simulation {
     }
 
     /// Starts the process and the periodic entries of the agenda.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.boot();
         self.plan_in(0, SimEvent::Arrive);
         self.plan_in(1_000, SimEvent::Disturb);
@@ -340,7 +340,7 @@ impl Simulation {
 
     /// Runs the agenda until a time. Faults and causes stay as they are.
     #[cfg(test)]
-    pub fn play_until(&mut self, until: i64) {
+    pub(crate) fn play_until(&mut self, until: i64) {
         while self.agenda.next_at().is_some_and(|at| at <= until) && self.checker.broken.is_none() {
             let Some((at, what)) = self.agenda.pop() else { return };
             self.now = at;
@@ -355,7 +355,7 @@ impl Simulation {
 
     /// Moves the start of the world, before anything has happened.
     #[cfg(test)]
-    pub fn start_later(&mut self, ms: i64) {
+    pub(crate) fn start_later(&mut self, ms: i64) {
         (self.now, self.booted_at) = (self.now + ms, self.booted_at + ms);
         self.last_ledger_time = Time(self.now);
     }
@@ -500,7 +500,7 @@ impl Simulation {
         self.act(OperatorAction::Replay { latest_config: false }, jobs);
     }
 
-    pub fn report(self, violation: Option<Violation>) -> Report {
+    pub(crate) fn report(self, violation: Option<Violation>) -> Report {
         Report {
             seed: self.options.seed,
             events: u64::from(self.senders.made()),

@@ -31,25 +31,25 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Starts HTTP/1.1 on an open stream.
-    pub async fn over(stream: Stream, headers_max: usize) -> hyper::Result<Connection> {
+    pub(super) async fn over(stream: Stream, headers_max: usize) -> hyper::Result<Connection> {
         let (stream, written) = CountingStream::new(stream);
         let (requests, driver) = http1::Builder::new().max_headers(headers_max).handshake(TokioIo::new(stream)).await?;
         Ok(Connection { requests, driver: Some(Box::pin(driver)), written, written_before: 0 })
     }
 
     /// True if the connection can take another request, as far as is known without waiting.
-    pub fn is_usable(&mut self) -> bool {
+    pub(super) fn is_usable(&mut self) -> bool {
         drive(&mut self.driver, &mut Context::from_waker(Waker::noop()));
         self.driver.is_some() && self.requests.is_ready()
     }
 
     /// True if no byte of the last request was written.
-    pub fn nothing_sent(&self) -> bool {
+    pub(super) fn nothing_sent(&self) -> bool {
         self.written.bytes() == self.written_before
     }
 
     /// Sends a request; returns once the response head is received.
-    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
+    pub(super) async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
         self.written_before = self.written.bytes();
         let Connection { requests, driver, .. } = self;
         poll_fn(|cx| {
@@ -66,7 +66,7 @@ impl Connection {
     }
 
     /// Reads at most `bytes_max` bytes of a body; returns them and whether the body is complete.
-    pub async fn read(&mut self, mut body: Incoming, bytes_max: usize) -> hyper::Result<(Bytes, bool)> {
+    pub(super) async fn read(&mut self, mut body: Incoming, bytes_max: usize) -> hyper::Result<(Bytes, bool)> {
         // Most bodies arrive in one frame, which is returned without a copy.
         let Some(mut whole) = self.next(&mut body).await.transpose()? else { return Ok((Bytes::new(), true)) };
         if whole.len() <= bytes_max
@@ -87,7 +87,7 @@ impl Connection {
     }
 
     /// The next part of a body; `None` at its end.
-    pub async fn next(&mut self, body: &mut Incoming) -> Option<hyper::Result<Bytes>> {
+    pub(super) async fn next(&mut self, body: &mut Incoming) -> Option<hyper::Result<Bytes>> {
         loop {
             let frame = poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {
                 Poll::Pending => {

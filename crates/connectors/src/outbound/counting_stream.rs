@@ -21,7 +21,7 @@ pub(super) enum Stream {
 pub(super) struct Written(Arc<AtomicU64>);
 
 impl Written {
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -46,7 +46,7 @@ pub(super) struct Dialer {
 
 impl Dialer {
     /// `timeout` covers DNS, TCP and TLS together.
-    pub fn new(tls: Tls, proxy: Option<Arc<Proxy>>, timeout: Duration, headers_max: usize) -> Dialer {
+    pub(super) fn new(tls: Tls, proxy: Option<Arc<Proxy>>, timeout: Duration, headers_max: usize) -> Dialer {
         let connector = |scope| {
             let mut connector = HttpConnector::new_with_resolver(Resolver(scope));
             connector.enforce_http(false);
@@ -59,14 +59,14 @@ impl Dialer {
     }
 
     /// Connects to `origin`; `authority` is its URL up to the port.
-    pub async fn open(&self, origin: &Origin, authority: &str) -> Result<Connection, ConnectError> {
+    pub(super) async fn open(&self, origin: &Origin, authority: &str) -> Result<Connection, ConnectError> {
         let opening = tokio::time::timeout(self.timeout, self.stream(origin, authority));
         let stream = opening.await.map_err(|_| ConnectError::Slow)??;
         Connection::over(stream, self.headers_max).await.map_err(|error| ConnectError::Network(root_cause(&error)))
     }
 
     /// The stream of a connection, after TLS.
-    pub async fn stream(&self, origin: &Origin, authority: &str) -> Result<Stream, ConnectError> {
+    pub(super) async fn stream(&self, origin: &Origin, authority: &str) -> Result<Stream, ConnectError> {
         let address = self.proxy.as_ref().map_or(authority, |proxy| proxy.authority.as_str());
         let uri = Uri::try_from(address).map_err(|error| ConnectError::Unknown(error.to_string()))?;
         let mut connector = match (origin.scope, &self.proxy) {

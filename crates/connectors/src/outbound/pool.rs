@@ -36,7 +36,7 @@ struct Idle {
 }
 
 impl Pool {
-    pub fn new(timeout: Duration, per_origin_max: usize) -> Pool {
+    pub(super) fn new(timeout: Duration, per_origin_max: usize) -> Pool {
         Pool { idle: Arc::default(), timeout, per_origin_max }
     }
 
@@ -45,7 +45,7 @@ impl Pool {
     }
 
     /// Most recently used connection that is still open, as far as is known without waiting.
-    pub fn take(&self, origin: &Origin) -> Option<Connection> {
+    pub(super) fn take(&self, origin: &Origin) -> Option<Connection> {
         loop {
             let (since, mut connection) = self.idle().connections.get_mut(origin)?.pop()?;
             if since.elapsed() < self.timeout && connection.is_usable() {
@@ -55,7 +55,7 @@ impl Pool {
     }
 
     /// Pools a connection; it is closed after the idle timeout.
-    pub fn put(&self, origin: &Origin, mut connection: Connection) {
+    pub(super) fn put(&self, origin: &Origin, mut connection: Connection) {
         if !connection.is_usable() {
             return;
         }

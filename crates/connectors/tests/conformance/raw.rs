@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 /// Stops when dropped.
-pub struct RawServer {
+pub(crate) struct RawServer {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
@@ -18,7 +18,7 @@ pub struct RawServer {
 
 impl RawServer {
     /// Runs `each` for every connection.
-    pub async fn start<F>(each: impl Fn(TcpStream) -> F + Send + 'static) -> RawServer
+    pub(crate) async fn start<F>(each: impl Fn(TcpStream) -> F + Send + 'static) -> RawServer
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -36,7 +36,7 @@ impl RawServer {
     }
 
     /// Responds to the first request of every connection with these bytes, then closes.
-    pub async fn responding(bytes: impl Into<Vec<u8>>) -> RawServer {
+    pub(crate) async fn responding(bytes: impl Into<Vec<u8>>) -> RawServer {
         let bytes: Arc<[u8]> = bytes.into().into();
         RawServer::start(move |mut stream| {
             let bytes = bytes.clone();
@@ -49,15 +49,15 @@ impl RawServer {
         .await
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
@@ -69,12 +69,12 @@ impl Drop for RawServer {
 }
 
 /// Address without a listener.
-pub async fn unused_address() -> SocketAddr {
+pub(crate) async fn unused_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
 /// Reads one request with its body.
-pub async fn read_request(stream: &mut TcpStream) -> String {
+pub(crate) async fn read_request(stream: &mut TcpStream) -> String {
     let mut read = Vec::new();
     let mut buffer = [0; 4096];
     loop {

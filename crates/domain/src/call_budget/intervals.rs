@@ -18,16 +18,16 @@ impl Intervals {
         self.0.binary_search_by_key(&from, |(from, _)| *from)
     }
 
-    pub fn get(&self, from: Time) -> Option<Interval> {
+    pub(super) fn get(&self, from: Time) -> Option<Interval> {
         self.place(from).ok().map(|place| self.0[place].1)
     }
 
-    pub fn get_mut(&mut self, from: Time) -> Option<&mut Interval> {
+    pub(super) fn get_mut(&mut self, from: Time) -> Option<&mut Interval> {
         self.place(from).ok().map(|place| &mut self.0[place].1)
     }
 
     /// The interval with this start; a new one has no calls.
-    pub fn entry(&mut self, from: Time) -> &mut Interval {
+    pub(super) fn entry(&mut self, from: Time) -> &mut Interval {
         let place = self.place(from).unwrap_or_else(|place| {
             self.0.insert(place, (from, Interval::default()));
             place
@@ -36,11 +36,11 @@ impl Intervals {
     }
 
     /// Those that start at this time or later.
-    pub fn since(&self, from: Time) -> &[(Time, Interval)] {
+    pub(super) fn since(&self, from: Time) -> &[(Time, Interval)] {
         &self.0[self.place(from).unwrap_or_else(|place| place)..]
     }
 
-    pub fn forget_before(&mut self, from: Time) {
+    pub(super) fn forget_before(&mut self, from: Time) {
         self.0.retain(|(start, _)| *start >= from);
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct JobEffects {
 const KNOWN_MAX: usize = 16;
 
 impl JobEffects {
-    pub fn new(event: EventId, worker: &Arc<str>, mut effects: Vec<EffectRecord>) -> JobEffects {
+    pub(super) fn new(event: EventId, worker: &Arc<str>, mut effects: Vec<EffectRecord>) -> JobEffects {
         let entry = |effect: EffectRecord| EffectEntry {
             state: effect.state,
             result: effect.result,
@@ -53,13 +53,13 @@ impl JobEffects {
     }
 
     /// The effect key of a label.
-    pub fn key(&self, label: &str) -> EffectKey {
+    pub(super) fn key(&self, label: &str) -> EffectKey {
         let known = self.known.iter().find(|(known, _)| known == label);
         known.map_or_else(|| EffectKey::new(self.event, &self.worker, label), |(_, key)| *key)
     }
 
     /// The label of one item of a step. Applied again at the request of an operator, it is another effect.
-    pub fn item_label(&self, step: &Step, item: usize) -> Arc<str> {
+    pub(super) fn item_label(&self, step: &Step, item: usize) -> Arc<str> {
         if !self.has_replaced {
             return step.label(0, Some(item));
         }
@@ -68,13 +68,13 @@ impl JobEffects {
     }
 
     /// The effect key of one item of a step.
-    pub fn item_key(&self, step: &Step, item: usize) -> EffectKey {
+    pub(super) fn item_key(&self, step: &Step, item: usize) -> EffectKey {
         self.key(&self.item_label(step, item))
     }
 
     /// Whether an effect of the step, or of one item of it, is known to have written its record: it was applied and an operator asked to
     /// apply it again, or it left the id of the record.
-    pub fn has_written(&self, step: &Step, item: Option<usize>) -> bool {
+    pub(super) fn has_written(&self, step: &Step, item: Option<usize>) -> bool {
         let rounds = (0..).map(|round| self.get(self.key(&step.label(round, item)))).take_while(Option::is_some);
         rounds.flatten().any(|entry| {
             let id = entry.result.as_deref().and_then(|result| result.get("id"));
@@ -86,16 +86,16 @@ impl JobEffects {
         self.has_replaced && self.get(self.key(label)).is_some_and(|entry| entry.state.is_replaced())
     }
 
-    pub fn get(&self, key: EffectKey) -> Option<&EffectEntry> {
+    pub(super) fn get(&self, key: EffectKey) -> Option<&EffectEntry> {
         self.effects.get(&key)
     }
 
     /// The effect whose record is compared with it: at most one.
-    pub fn rechecking(&self) -> Option<EffectKey> {
+    pub(super) fn rechecking(&self) -> Option<EffectKey> {
         self.effects.iter().find(|(_, entry)| entry.state == EffectState::Rechecking).map(|(key, _)| *key)
     }
 
-    pub fn put(&mut self, key: EffectKey, entry: EffectEntry) {
+    pub(super) fn put(&mut self, key: EffectKey, entry: EffectEntry) {
         self.effects.insert(key, entry);
     }
 
@@ -104,7 +104,7 @@ impl JobEffects {
     }
 
     /// How often the effect of this step was undone or replaced. Done again, it is another effect.
-    pub fn round(&self, worker: &Worker, place: usize) -> u32 {
+    pub(super) fn round(&self, worker: &Worker, place: usize) -> u32 {
         let undo = worker.undo.iter().find(|undo| undo.undoes == Some(place));
         if undo.is_none() && !self.has_replaced {
             return 0;
@@ -117,7 +117,7 @@ impl JobEffects {
     }
 
     /// Whether the effect of this step has to be undone: it is applied, or may be.
-    pub fn is_to_undo(&self, worker: &Worker, place: usize) -> bool {
+    pub(super) fn is_to_undo(&self, worker: &Worker, place: usize) -> bool {
         let Some(step) = worker.steps.get(place) else { return false };
         let entry = self.get(self.key(&step.label(self.round(worker, place), None)));
         entry.is_some_and(|entry| {
@@ -126,21 +126,21 @@ impl JobEffects {
     }
 
     /// Whether nothing is left to do under this key.
-    pub fn is_finished(&self, step: &Step, key: EffectKey) -> bool {
+    pub(super) fn is_finished(&self, step: &Step, key: EffectKey) -> bool {
         self.get(key).is_some_and(|entry| {
             entry.state.is_final() || (step.on_error == OnError::Continue && has_error(entry.result.as_deref()))
         })
     }
 
     /// The output of a finished step, from the last round it was done in.
-    pub fn output(&self, worker: &Worker, place: usize, step: &Step) -> Option<Arc<Value>> {
+    pub(super) fn output(&self, worker: &Worker, place: usize, step: &Step) -> Option<Arc<Value>> {
         let last = self.round(worker, place);
         let mut keys = (0..=last).rev().map(|round| self.key(&step.label(round, None)));
         keys.find_map(|key| self.output_of(step, key))
     }
 
     /// The output recorded under this key.
-    pub fn output_of(&self, step: &Step, key: EffectKey) -> Option<Arc<Value>> {
+    pub(super) fn output_of(&self, step: &Step, key: EffectKey) -> Option<Arc<Value>> {
         let entry = self.get(key)?;
         let output = || Some(entry.result.clone().unwrap_or_default());
         match entry.state {
@@ -151,7 +151,7 @@ impl JobEffects {
     }
 
     /// The outputs of all items of a step; null for those that were passed over.
-    pub fn list(&self, step: &Step, items: usize) -> Value {
+    pub(super) fn list(&self, step: &Step, items: usize) -> Value {
         let of = |item| self.output_of(step, self.item_key(step, item)).as_deref().cloned().unwrap_or_default();
         Value::Array((0..items).map(of).collect())
     }

@@ -25,7 +25,7 @@ pub(super) struct StepItem {
 }
 
 impl StepItem {
-    pub fn step(&self) -> &Step {
+    pub(super) fn step(&self) -> &Step {
         self.worker.step_at(self.place).expect("an item is made from the step at its place")
     }
 }

@@ -110,7 +110,7 @@ pub(super) struct BacklogWindow {
 
 impl BacklogWindow {
     /// Nothing is known: everything is to be loaded.
-    pub fn new() -> BacklogWindow {
+    pub(super) fn new() -> BacklogWindow {
         BacklogWindow {
             jobs: 0,
             timed: 0,
@@ -138,12 +138,12 @@ impl BacklogWindow {
     }
 
     /// Whether every live job is in memory, apart from jobs of full lanes and deferred jobs with those behind them.
-    pub fn is_current(&self) -> bool {
+    pub(super) fn is_current(&self) -> bool {
         self.load.is_none() && !self.has_more && !self.more_due && self.incoming == 0
     }
 
     /// A new job stays in the ledger and is loaded later.
-    pub fn pass_over_new(&mut self) {
+    pub(super) fn pass_over_new(&mut self) {
         match self.load {
             Some(_) => self.arrived = !Mutant::WindowForgetsWhatArrivesWhileLoading.is_on(),
             None => self.has_more = true,
@@ -151,13 +151,13 @@ impl BacklogWindow {
     }
 
     /// Whether every new job stays in the ledger, and it is known that there are some: further ones need not be announced.
-    pub fn defers_new(&self) -> bool {
+    pub(super) fn defers_new(&self) -> bool {
         self.has_more && self.load.is_none()
     }
 
     /// Whether a job that comes from another lane keeps its order if it is placed in memory: nothing older of its lane is in the
     /// ledger alone.
-    pub fn keeps_order(&self, id: JobId) -> bool {
+    pub(super) fn keeps_order(&self, id: JobId) -> bool {
         !self.more_due
             && self.incoming == 0
             && self.rewound.is_none_or(|first| first > id)
@@ -165,19 +165,19 @@ impl BacklogWindow {
     }
 
     /// Whether jobs of this lane stay in the ledger: those behind them stay there too, even if there is room meanwhile.
-    pub fn is_lane_full(&self, lane: LaneId) -> bool {
+    pub(super) fn is_lane_full(&self, lane: LaneId) -> bool {
         !self.full_lanes.is_empty() && self.full_lanes.contains(&lane)
     }
 
     /// A job stays in the ledger because its lane is full.
-    pub fn pass_over_full(&mut self, id: JobId, lane: LaneId, lane_limit: usize) {
+    pub(super) fn pass_over_full(&mut self, id: JobId, lane: LaneId, lane_limit: usize) {
         self.full_lanes.insert(lane);
         self.lane_limit = lane_limit;
         self.full_from = Some(self.full_from.map_or(id, |first| first.min(id)));
     }
 
     /// The lane has this many jobs in memory now.
-    pub fn lane_shrank(&mut self, lane: LaneId, jobs: usize) {
+    pub(super) fn lane_shrank(&mut self, lane: LaneId, jobs: usize) {
         if self.is_lane_full(lane)
             && jobs < self.lane_limit.div_ceil(2)
             && let Some(first) = self.full_from.take()
@@ -188,14 +188,14 @@ impl BacklogWindow {
     }
 
     /// A job has left memory.
-    pub fn job_left(&mut self, id: JobId) {
+    pub(super) fn job_left(&mut self, id: JobId) {
         if self.load.is_some() {
             self.left.insert(id);
         }
     }
 
     /// A job is deferred until `due`; or it is due already, and not in memory.
-    pub fn job_deferred(&mut self, due: Time) {
+    pub(super) fn job_deferred(&mut self, due: Time) {
         let earliest = |known: Option<Time>| Some(known.map_or(due, |known| known.min(due)));
         if self.load.is_some() {
             self.deferred_meanwhile = earliest(self.deferred_meanwhile);
@@ -208,23 +208,23 @@ impl BacklogWindow {
     }
 
     /// Jobs behind this one in its lane are blocked in the ledger.
-    pub fn lane_blocked(&mut self, lane: LaneId, id: JobId) {
+    pub(super) fn lane_blocked(&mut self, lane: LaneId, id: JobId) {
         if self.load.is_some() {
             self.blocked.entry(lane).and_modify(|first| *first = (*first).min(id)).or_insert(id);
         }
     }
 
     /// Whether an older job of the lane was deferred while the load was under way.
-    pub fn is_blocked(&self, lane: Option<LaneId>, id: JobId) -> bool {
+    pub(super) fn is_blocked(&self, lane: Option<LaneId>, id: JobId) -> bool {
         !self.blocked.is_empty() && lane.and_then(|lane| self.blocked.get(&lane)).is_some_and(|first| *first < id)
     }
 
-    pub fn has_left(&self, id: JobId) -> bool {
+    pub(super) fn has_left(&self, id: JobId) -> bool {
         !self.left.is_empty() && self.left.contains(&id)
     }
 
     /// Whether a loaded job is ignored: it left memory meanwhile, or older jobs will be loaded again and come first.
-    pub fn is_outdated(&mut self, id: JobId) -> bool {
+    pub(super) fn is_outdated(&mut self, id: JobId) -> bool {
         if self.has_left(id) {
             self.rewind(id);
         }
@@ -232,7 +232,7 @@ impl BacklogWindow {
     }
 
     /// Jobs from here on are not in memory: they are loaded again.
-    pub fn rewind(&mut self, id: JobId) {
+    pub(super) fn rewind(&mut self, id: JobId) {
         if Mutant::RevivedJobNotLookedFor.is_on() {
             return;
         }
@@ -246,19 +246,19 @@ impl BacklogWindow {
     }
 
     /// Jobs up to here are in memory, or known to stay in the ledger.
-    pub fn new_taken(&mut self, cursor: JobId) {
+    pub(super) fn new_taken(&mut self, cursor: JobId) {
         self.cursor = self.cursor.max(cursor);
         self.seen_until = self.seen_until.max(cursor);
     }
 
     /// The queued jobs of a load are taken up to `cursor`; `more` if there are further ones.
-    pub fn queued_taken(&mut self, cursor: JobId, more: bool) {
+    pub(super) fn queued_taken(&mut self, cursor: JobId, more: bool) {
         self.new_taken(cursor);
         self.has_more = more;
     }
 
     /// Interrupted jobs up to the cursor are found.
-    pub fn scan_passed(&mut self) {
+    pub(super) fn scan_passed(&mut self) {
         if let InterruptedScan::From(from) = self.scan {
             self.scan = match self.has_more {
                 true => InterruptedScan::From(from.max(self.cursor)),
@@ -268,7 +268,7 @@ impl BacklogWindow {
     }
 
     /// The due jobs of a load are taken; `more` if there are further ones.
-    pub fn due_taken(&mut self, next_due: Option<Time>, more: bool) {
+    pub(super) fn due_taken(&mut self, next_due: Option<Time>, more: bool) {
         self.more_due = more;
         self.next_due = next_due;
         if let Some(due) = self.deferred_meanwhile {
@@ -277,7 +277,7 @@ impl BacklogWindow {
     }
 
     /// A load has ended. What happened while it was under way is looked for again.
-    pub fn load_ended(&mut self) {
+    pub(super) fn load_ended(&mut self) {
         self.load = None;
         self.has_more |= std::mem::take(&mut self.arrived);
         self.deferred_meanwhile = None;
@@ -289,7 +289,7 @@ impl BacklogWindow {
     }
 
     /// Extends the time up to which jobs are loaded, if no job becomes due in between: nothing has to be read for that.
-    pub fn extend_due_by(&mut self, now: Time) {
+    pub(super) fn extend_due_by(&mut self, now: Time) {
         let until = now + self.horizon;
         if self.load.is_none() && self.next_due.is_none_or(|due| due > until) {
             self.due_by = self.due_by.max(until);
@@ -297,7 +297,7 @@ impl BacklogWindow {
     }
 
     /// Deferred jobs are due: all that are due within the horizon are loaded at once.
-    pub fn advance_due_by(&mut self, now: Time) {
+    pub(super) fn advance_due_by(&mut self, now: Time) {
         if !self.has_more {
             self.horizon = HORIZON;
         }
@@ -310,12 +310,12 @@ impl BacklogWindow {
     }
 
     /// Jobs that are not due at `now` leave memory, and none is loaded before it is due. Only while no load is under way.
-    pub fn shorten_horizon(&mut self, now: Time) {
+    pub(super) fn shorten_horizon(&mut self, now: Time) {
         (self.horizon, self.due_by) = (Duration::ZERO, now);
     }
 
     /// Whether there is something to load.
-    pub fn wants_load(&self, now: Time) -> bool {
+    pub(super) fn wants_load(&self, now: Time) -> bool {
         self.has_more || self.more_due || self.next_due.is_some_and(|due| due <= now)
     }
 }

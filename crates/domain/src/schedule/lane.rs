@@ -18,34 +18,34 @@ pub struct LaneId {
 pub(super) struct Lanes(Map<LaneId, VecDeque<JobId>>);
 
 impl Lanes {
-    pub fn len(&self, lane: LaneId) -> usize {
+    pub(super) fn len(&self, lane: LaneId) -> usize {
         self.0.get(&lane).map_or(0, VecDeque::len)
     }
 
-    pub fn head(&self, lane: LaneId) -> Option<JobId> {
+    pub(super) fn head(&self, lane: LaneId) -> Option<JobId> {
         self.0.get(&lane)?.front().copied()
     }
 
     /// Inserts a job behind all older ones, and behind the first `fixed` jobs. An interrupted job may be before older ones, so that
     /// the place is looked for from the end.
-    pub fn insert(&mut self, lane: LaneId, id: JobId, fixed: usize) {
+    pub(super) fn insert(&mut self, lane: LaneId, id: JobId, fixed: usize) {
         let jobs = self.0.entry(lane).or_default();
         let older = jobs.iter().rposition(|other| *other < id).map_or(0, |last| last + 1);
         jobs.insert(older.max(fixed.min(jobs.len())), id);
     }
 
     /// Inserts a job behind the first `fixed` jobs, whatever its id.
-    pub fn insert_first(&mut self, lane: LaneId, id: JobId, fixed: usize) {
+    pub(super) fn insert_first(&mut self, lane: LaneId, id: JobId, fixed: usize) {
         let jobs = self.0.entry(lane).or_default();
         jobs.insert(fixed.min(jobs.len()), id);
     }
 
-    pub fn push_back(&mut self, lane: LaneId, id: JobId) {
+    pub(super) fn push_back(&mut self, lane: LaneId, id: JobId) {
         self.0.entry(lane).or_default().push_back(id);
     }
 
     /// Removes a job and returns how many are left in its lane.
-    pub fn remove(&mut self, lane: LaneId, id: JobId) -> usize {
+    pub(super) fn remove(&mut self, lane: LaneId, id: JobId) -> usize {
         let Some(jobs) = self.0.get_mut(&lane) else { return 0 };
         if jobs.front() == Some(&id) {
             jobs.pop_front();
@@ -62,7 +62,7 @@ impl Lanes {
     }
 
     /// The jobs of a lane from the last to the first.
-    pub fn youngest_first(&self, lane: LaneId) -> Vec<JobId> {
+    pub(super) fn youngest_first(&self, lane: LaneId) -> Vec<JobId> {
         self.0.get(&lane).map_or_else(Vec::new, |jobs| jobs.iter().rev().copied().collect())
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Latency {
 
 impl Latency {
     /// Counts a successful call. Returns whether recent calls take much longer than the baseline.
-    pub fn is_rising_with(&mut self, took: Duration) -> bool {
+    pub(super) fn is_rising_with(&mut self, took: Duration) -> bool {
         let took = took.as_secs_f64() * 1e3;
         self.calls = self.calls.saturating_add(1);
         if self.calls == 1 {

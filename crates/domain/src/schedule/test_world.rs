@@ -80,7 +80,7 @@ impl FakeLedger {
             && older.any(|other| FakeLedger::same_lane(job, other) && FakeLedger::is_deferred(other, due_by))
     }
 
-    pub fn backlog(&self, query: &BacklogQuery) -> BacklogPage<PendingJob> {
+    pub(super) fn backlog(&self, query: &BacklogQuery) -> BacklogPage<PendingJob> {
         let of_backlog = |job: &&PendingJob| job.worker == query.worker && job.destination == query.destination;
         let mut page = BacklogPage { looked_until: query.after, ..BacklogPage::default() };
         for job in self.live.range(JobId(query.after.0 + 1)..).map(|(_, job)| job).filter(of_backlog) {
@@ -107,7 +107,7 @@ impl FakeLedger {
         page
     }
 
-    pub fn backlogs(&self) -> Vec<(Arc<str>, Arc<str>)> {
+    pub(super) fn backlogs(&self) -> Vec<(Arc<str>, Arc<str>)> {
         let all = self.live.values().map(|job| (job.worker.clone(), job.destination.clone()));
         all.collect::<BTreeSet<_>>().into_iter().collect()
     }
@@ -130,7 +130,7 @@ pub(super) struct World {
 
 impl World {
     /// A ledger with these jobs, and a scheduler that has just started.
-    pub fn new(limits: Limits, concurrency: u32, jobs: Vec<PendingJob>) -> World {
+    pub(super) fn new(limits: Limits, concurrency: u32, jobs: Vec<PendingJob>) -> World {
         let mut world = World {
             scheduler: Scheduler::with_limits(Random::seeded(1), limits),
             ledger: FakeLedger { live: jobs.into_iter().map(|job| (job.id, job)).collect() },
@@ -146,7 +146,7 @@ impl World {
     }
 
     /// Performs an input and everything that follows from it. Returns the jobs that were handed out.
-    pub fn step(&mut self, input: Input) -> Vec<i64> {
+    pub(super) fn step(&mut self, input: Input) -> Vec<i64> {
         let mut inputs = VecDeque::from([input]);
         let mut runs = Vec::new();
         let mut steps = 0;
@@ -189,35 +189,35 @@ impl World {
         runs.into_iter().map(|id| id.0).collect()
     }
 
-    pub fn accept(&mut self, jobs: Vec<PendingJob>) -> Vec<i64> {
+    pub(super) fn accept(&mut self, jobs: Vec<PendingJob>) -> Vec<i64> {
         self.ledger.live.extend(jobs.iter().map(|job| (job.id, job.clone())));
         self.step(Input::Accepted(jobs))
     }
 
     /// Time passes until the scheduler wants to be woken, or by one millisecond.
-    pub fn tick(&mut self) -> Vec<i64> {
+    pub(super) fn tick(&mut self) -> Vec<i64> {
         self.now = self.wake.map_or(self.now + 1, |at| at.0.max(self.now + 1));
         self.step(Input::Tick)
     }
 
-    pub fn done(&mut self, id: i64) -> Vec<i64> {
+    pub(super) fn done(&mut self, id: i64) -> Vec<i64> {
         self.ledger.live.remove(&JobId(id));
         self.end(id, DestinationHealth::Healthy, AfterRun::Finished)
     }
 
     /// A run has ended and the ledger has the job so.
-    pub fn live(&mut self, health: DestinationHealth, job: PendingJob) -> Vec<i64> {
+    pub(super) fn live(&mut self, health: DestinationHealth, job: PendingJob) -> Vec<i64> {
         self.ledger.live.insert(job.id, job.clone());
         self.end(job.id.0, health, AfterRun::Live(job))
     }
 
-    pub fn end(&mut self, id: i64, health: DestinationHealth, after: AfterRun) -> Vec<i64> {
+    pub(super) fn end(&mut self, id: i64, health: DestinationHealth, after: AfterRun) -> Vec<i64> {
         self.running.retain(|other| other.0 != id);
         self.step(Input::Settled { job: JobId(id), health: Some(health), took: None, after })
     }
 
     /// Lets running jobs succeed, and time pass, until nothing happens any more. Returns the jobs in the order of their starts.
-    pub fn drain(&mut self) -> Vec<i64> {
+    pub(super) fn drain(&mut self) -> Vec<i64> {
         let mut started: Vec<i64> = self.running.iter().map(|id| id.0).collect();
         loop {
             let runs = match self.running.first() {

@@ -138,7 +138,7 @@ pub struct RecordedSpan {
 }
 
 /// Makes the name and the attributes of a span.
-pub type Describe = Box<dyn FnOnce(TraceContext) -> Span + Send>;
+pub(super) type Describe = Box<dyn FnOnce(TraceContext) -> Span + Send>;
 
 impl RecordedSpan {
     pub fn new(context: TraceContext, describe: impl FnOnce(TraceContext) -> Span + Send + 'static) -> RecordedSpan {

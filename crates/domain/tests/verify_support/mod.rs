@@ -18,14 +18,14 @@ use sluice_domain::verify::{
 };
 
 #[derive(Deserialize)]
-pub struct Recorded {
+pub(crate) struct Recorded {
     pub vectors: Vec<Vector>,
     pub handshakes: Vec<Handshake>,
 }
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Vector {
+pub(crate) struct Vector {
     pub id: String,
     pub scheme: String,
     pub version: Option<String>,
@@ -47,7 +47,7 @@ pub struct Vector {
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RecordedRequest {
+pub(crate) struct RecordedRequest {
     pub method: String,
     pub url: Option<String>,
     #[serde(default)]
@@ -58,7 +58,7 @@ pub struct RecordedRequest {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Handshake {
+pub(crate) struct Handshake {
     pub id: String,
     pub scheme: String,
     pub secret: Option<String>,
@@ -69,38 +69,38 @@ pub struct Handshake {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RecordedAnswer {
+pub(crate) struct RecordedAnswer {
     pub status: u16,
     pub content_type: Option<String>,
     pub body: Option<String>,
     pub json: Option<Value>,
 }
 
-pub fn recorded() -> Recorded {
+pub(crate) fn recorded() -> Recorded {
     serde_json::from_str(include_str!("../data/signature-vectors.json")).unwrap()
 }
 
 impl Vector {
-    pub fn named(id: &str) -> Vector {
+    pub(crate) fn named(id: &str) -> Vector {
         recorded().vectors.into_iter().find(|vector| vector.id == id).unwrap()
     }
 
-    pub fn scheme(&self) -> Scheme {
+    pub(crate) fn scheme(&self) -> Scheme {
         self.scheme.parse().unwrap()
     }
 
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_second(self.now.unwrap_or(1_790_000_000)).unwrap()
     }
 
-    pub fn secret(&self) -> String {
+    pub(crate) fn secret(&self) -> String {
         match &self.secret {
             Value::String(text) => text.clone(),
             pair => format!("{}:{}", pair["username"].as_str().unwrap(), pair["password"].as_str().unwrap()),
         }
     }
 
-    pub fn settings(&self) -> VerifierSettings {
+    pub(crate) fn settings(&self) -> VerifierSettings {
         let scheme = self.scheme();
         let text = |key: &str| self.config.get(key).and_then(Value::as_str);
         let tolerance = self.config.get("tolerance_seconds").and_then(Value::as_u64);
@@ -152,11 +152,11 @@ impl Vector {
         }
     }
 
-    pub fn verifier(&self) -> Verifier {
+    pub(crate) fn verifier(&self) -> Verifier {
         Verifier::new(self.settings()).unwrap_or_else(|problem| panic!("{}: {problem}", self.id))
     }
 
-    pub fn body(&self) -> Vec<u8> {
+    pub(crate) fn body(&self) -> Vec<u8> {
         match self.body_encoding.as_deref() {
             Some("base64") => BASE64.decode(self.request.body.as_bytes()).unwrap(),
             None => self.request.body.clone().into_bytes(),
@@ -164,13 +164,13 @@ impl Vector {
         }
     }
 
-    pub fn received(&self) -> ReceivedRequest {
+    pub(crate) fn received(&self) -> ReceivedRequest {
         ReceivedRequest { body: self.body(), ..self.request.received() }
     }
 }
 
 impl RecordedRequest {
-    pub fn received(&self) -> ReceivedRequest {
+    pub(crate) fn received(&self) -> ReceivedRequest {
         ReceivedRequest {
             method: self.method.clone(),
             path_and_query: self.url.clone().unwrap_or_else(|| "/in".to_owned()),
@@ -182,7 +182,7 @@ impl RecordedRequest {
 
 /// An owned request that a test can modify.
 #[derive(Clone, Debug)]
-pub struct ReceivedRequest {
+pub(crate) struct ReceivedRequest {
     pub method: String,
     pub path_and_query: String,
     pub headers: Vec<(String, String)>,
@@ -190,22 +190,22 @@ pub struct ReceivedRequest {
 }
 
 impl ReceivedRequest {
-    pub fn request(&self) -> Request<'_> {
+    pub(crate) fn request(&self) -> Request<'_> {
         Request { method: &self.method, path_and_query: &self.path_and_query, headers: &self.headers, body: &self.body }
     }
 
-    pub fn set(&mut self, name: &str, value: impl Into<String>) {
+    pub(crate) fn set(&mut self, name: &str, value: impl Into<String>) {
         self.remove(name);
         self.headers.push((name.to_owned(), value.into()));
     }
 
-    pub fn remove(&mut self, name: &str) {
+    pub(crate) fn remove(&mut self, name: &str) {
         self.headers.retain(|(own, _)| own != name);
     }
 }
 
 /// A request of this sender, signed at `now`.
-pub fn send(verifier: &Verifier, body: &[u8], now: Timestamp) -> Result<ReceivedRequest, SignProblem> {
+pub(crate) fn send(verifier: &Verifier, body: &[u8], now: Timestamp) -> Result<ReceivedRequest, SignProblem> {
     let content_type = match body.first() {
         Some(b'{' | b'[') => "application/json",
         _ => "application/x-www-form-urlencoded",
@@ -227,12 +227,12 @@ pub fn send(verifier: &Verifier, body: &[u8], now: Timestamp) -> Result<Received
     Ok(received)
 }
 
-pub fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_772_443_800).unwrap()
 }
 
 /// Settings that can verify and sign, with the secret of this number.
-pub fn settings(scheme: Scheme, number: u8) -> VerifierSettings {
+pub(crate) fn settings(scheme: Scheme, number: u8) -> VerifierSettings {
     let secret = match scheme {
         Scheme::StandardWebhooks | Scheme::Svix => {
             format!("whsec_{}", BASE64.encode(&[number; 32]))
@@ -261,12 +261,12 @@ pub fn settings(scheme: Scheme, number: u8) -> VerifierSettings {
 }
 
 /// A verifier that can also sign.
-pub fn verifier(scheme: Scheme, number: u8) -> Verifier {
+pub(crate) fn verifier(scheme: Scheme, number: u8) -> Verifier {
     Verifier::new(settings(scheme, number)).unwrap()
 }
 
 /// A valid body of this sender.
-pub fn body(scheme: Scheme) -> &'static [u8] {
+pub(crate) fn body(scheme: Scheme) -> &'static [u8] {
     match scheme {
         Scheme::MicrosoftGraph => br#"{"value":[{"id":"1"},{"id":"2"}]}"#,
         Scheme::Mailchimp => b"type=subscribe&data%5Bid%5D=8a25ff1d98",

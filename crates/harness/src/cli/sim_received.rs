@@ -14,7 +14,7 @@ use crate::api::Api;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "The same over HTTP: GET /sim/received, or /sim/mail/received for one of them.\n\n\
 Examples:\n  sluice sim received\n  sluice sim received mail --limit 5\n  sluice sim received --json")]
-pub struct ReceivedArgs {
+pub(super) struct ReceivedArgs {
     /// Only of this simulator
     #[arg(value_name = "SIMULATOR", value_parser = ["salesforce", "hubspot", "sink", "mail", "slack", "connector", "s3", "ses", "webpush"])]
     of: Option<String>,
@@ -30,7 +30,7 @@ pub struct ReceivedArgs {
 }
 
 impl ReceivedArgs {
-    pub fn run(self) -> Result<(), CliError> {
+    pub(super) fn run(self) -> Result<(), CliError> {
         let path = format!("/sim/received?limit={}", self.limit);
         let asked = runtime()?.block_on(Api::open(self.at).get::<BTreeMap<String, Vec<Value>>>(&path));
         let mut received = asked.map_err(|error| {

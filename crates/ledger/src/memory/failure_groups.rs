@@ -24,7 +24,7 @@ pub(super) fn group_key(job: &JobRecord) -> Option<GroupKey> {
 
 impl FailureGroups {
     /// A job was changed: it was a dead letter with one key before, and is one with another key now.
-    pub fn update(&mut self, before: Option<GroupKey>, job: &JobRecord) {
+    pub(super) fn update(&mut self, before: Option<GroupKey>, job: &JobRecord) {
         let after = group_key(job);
         if before == after {
             return;
@@ -43,7 +43,7 @@ impl FailureGroups {
         }
     }
 
-    pub fn prune(&mut self, now: Time, limit: usize) -> usize {
+    pub(super) fn prune(&mut self, now: Time, limit: usize) -> usize {
         let mut expired: Vec<(Time, GroupKey)> = (self.by_key.iter())
             .filter(|(_, group)| group.is_expired(now))
             .map(|(key, group)| (group.last_at, key.clone()))

@@ -81,7 +81,7 @@ impl Drop for Writer {
 
 impl Writer {
     /// Runs until it receives a close, or every sender is gone.
-    pub fn run(self, mut operations: BatchReceiver<Op>, options: &LedgerOptions, stats: &Stats) {
+    pub(crate) fn run(self, mut operations: BatchReceiver<Op>, options: &LedgerOptions, stats: &Stats) {
         let mut batch = Vec::with_capacity(BATCH_OPS_MAX);
         while operations.recv_batch(&mut batch, BATCH_OPS_MAX) > 0 {
             let started = Instant::now();

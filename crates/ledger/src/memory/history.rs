@@ -29,7 +29,7 @@ struct Counter {
 }
 
 impl HistoryRows {
-    pub fn add(&mut self, measure: Measure, first: &Arc<str>, second: &str) {
+    pub(super) fn add(&mut self, measure: Measure, first: &Arc<str>, second: &str) {
         let counters = self.counters.entry(measure).or_default();
         let at = match counters.binary_search_by(|(labels, _)| (&*labels.0, &*labels.1).cmp(&(&**first, second))) {
             Ok(at) => at,

@@ -42,7 +42,7 @@ pub(super) struct LanePlace {
 
 impl LanePlace {
     /// `None` if the job is not live.
-    pub fn of(job: &JobRecord) -> Option<LanePlace> {
+    pub(super) fn of(job: &JobRecord) -> Option<LanePlace> {
         let due_at = match job.state {
             JobState::Queued | JobState::Running => None,
             JobState::Retrying | JobState::Waiting => Some(job.due_at),
@@ -54,7 +54,7 @@ impl LanePlace {
 
 impl Lanes {
     /// A job has changed.
-    pub fn update(&mut self, before: Option<LanePlace>, after: Option<LanePlace>) {
+    pub(super) fn update(&mut self, before: Option<LanePlace>, after: Option<LanePlace>) {
         if before == after {
             return;
         }

@@ -43,17 +43,17 @@ impl<N: Number, T> Rows<N, T> {
         usize::try_from(number.number() - self.first).ok()
     }
 
-    pub fn get(&self, number: &N) -> Option<&T> {
+    pub(super) fn get(&self, number: &N) -> Option<&T> {
         self.slots.get(self.slot(number)?)?.as_deref()
     }
 
-    pub fn get_mut(&mut self, number: &N) -> Option<&mut T> {
+    pub(super) fn get_mut(&mut self, number: &N) -> Option<&mut T> {
         let slot = self.slot(number)?;
         self.slots.get_mut(slot)?.as_deref_mut()
     }
 
     /// Appends a row. Its number is higher than any before.
-    pub fn push(&mut self, number: N, row: T) {
+    pub(super) fn push(&mut self, number: N, row: T) {
         if self.slots.is_empty() {
             self.first = number.number();
         }
@@ -65,7 +65,7 @@ impl<N: Number, T> Rows<N, T> {
         self.count += 1;
     }
 
-    pub fn remove(&mut self, number: &N) -> Option<Box<T>> {
+    pub(super) fn remove(&mut self, number: &N) -> Option<Box<T>> {
         let slot = self.slot(number)?;
         let row = self.slots.get_mut(slot)?.take()?;
         self.count -= 1;
@@ -77,17 +77,17 @@ impl<N: Number, T> Rows<N, T> {
     }
 
     /// From a number on, ascending.
-    pub fn from(&self, number: &N) -> impl Iterator<Item = &T> + use<'_, N, T> {
+    pub(super) fn from(&self, number: &N) -> impl Iterator<Item = &T> + use<'_, N, T> {
         let start = self.slot(number).unwrap_or(0).min(self.slots.len());
         self.slots.range(start..).filter_map(Option::as_deref)
     }
 
     /// All rows, ascending.
-    pub fn values(&self) -> impl DoubleEndedIterator<Item = &T> {
+    pub(super) fn values(&self) -> impl DoubleEndedIterator<Item = &T> {
         self.slots.iter().filter_map(Option::as_deref)
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.count
     }
 }

@@ -49,7 +49,7 @@ impl KeyId {
     }
 
     /// The key that a value names. Only opening it proves that.
-    pub fn of(sealed: &[u8]) -> Option<KeyId> {
+    pub(crate) fn of(sealed: &[u8]) -> Option<KeyId> {
         let (format, rest) = sealed.split_first()?;
         let code = i64::from_be_bytes(rest.get(..8)?.try_into().ok()?);
         [FORMAT_ROW, FORMAT_STABLE].contains(format).then(|| KeyId::from_code(code)).flatten()
@@ -77,7 +77,7 @@ pub(crate) struct StableId {
 }
 
 impl<'a> SealContext<'a> {
-    pub fn new(table: &'static str, row: i64, column: &'static str) -> SealContext<'a> {
+    pub(crate) fn new(table: &'static str, row: i64, column: &'static str) -> SealContext<'a> {
         SealContext { table, row, part: &[], column, stable: None }
     }
 
@@ -149,20 +149,20 @@ fn nonce() -> [u8; NONCE_LEN] {
 }
 
 impl DataKey {
-    pub fn new(bytes: [u8; 32]) -> DataKey {
+    pub(crate) fn new(bytes: [u8; 32]) -> DataKey {
         DataKey(bytes)
     }
 
-    pub fn generate() -> DataKey {
+    pub(crate) fn generate() -> DataKey {
         DataKey(random())
     }
 
-    pub fn to_hex(&self) -> String {
+    pub(crate) fn to_hex(&self) -> String {
         HEXLOWER.encode(&self.0)
     }
 
     /// A keyed digest.
-    pub fn mac(&self, purpose: &str, bytes: &[u8]) -> [u8; 32] {
+    pub(crate) fn mac(&self, purpose: &str, bytes: &[u8]) -> [u8; 32] {
         let length = (purpose.len() as u64).to_be_bytes();
         let parts = [&length, purpose.as_bytes(), bytes];
         if parts.iter().map(|part| part.len()).sum::<usize>() <= MAC_BYTES_AT_ONCE {
@@ -187,7 +187,7 @@ impl DataKey {
     }
 
     /// Seals the concatenated parts.
-    pub fn seal(&self, id: KeyId, tenant: &str, place: SealContext<'_>, parts: &[&[u8]]) -> Vec<u8> {
+    pub(crate) fn seal(&self, id: KeyId, tenant: &str, place: SealContext<'_>, parts: &[&[u8]]) -> Vec<u8> {
         let format = place.format();
         let mut aad = Vec::with_capacity(AAD_BYTES);
         aad.push(format);
@@ -213,7 +213,7 @@ impl DataKey {
     }
 
     /// `None` if the value was sealed with another key or in another context, or was altered.
-    pub fn open(&self, tenant: &str, place: SealContext<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn open(&self, tenant: &str, place: SealContext<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
         let (head, rest) = sealed.split_at_checked(HEAD_BYTES)?;
         let (nonce, content) = rest.split_at_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
@@ -227,11 +227,11 @@ impl DataKey {
     }
 
     /// Wraps another key.
-    pub fn wrap(&self, id: KeyId, tenant: &str, place: SealContext<'_>, key: &DataKey) -> Vec<u8> {
+    pub(crate) fn wrap(&self, id: KeyId, tenant: &str, place: SealContext<'_>, key: &DataKey) -> Vec<u8> {
         self.seal(id, tenant, place, &[&key.0])
     }
 
-    pub fn unwrap_key(&self, tenant: &str, place: SealContext<'_>, wrapped: &[u8]) -> Option<DataKey> {
+    pub(crate) fn unwrap_key(&self, tenant: &str, place: SealContext<'_>, wrapped: &[u8]) -> Option<DataKey> {
         self.open(tenant, place, wrapped)?.try_into().ok().map(DataKey)
     }
 }

@@ -13,25 +13,25 @@ use crate::access::{
 };
 
 impl Reader<'_> {
-    pub fn user(&self, name: &str) -> rusqlite::Result<Option<UserRecord>> {
+    pub(crate) fn user(&self, name: &str) -> rusqlite::Result<Option<UserRecord>> {
         self.prepare_cached(include_str!("sql/user.sql"))?.query_row([name], user_row).optional()
     }
 
-    pub fn users(&self) -> rusqlite::Result<Vec<UserRecord>> {
+    pub(crate) fn users(&self) -> rusqlite::Result<Vec<UserRecord>> {
         self.prepare_cached(include_str!("sql/users.sql"))?.query_map([], user_row)?.collect()
     }
 
-    pub fn credential(&self, digest: &SecretDigest) -> rusqlite::Result<Option<CredentialRecord>> {
+    pub(crate) fn credential(&self, digest: &SecretDigest) -> rusqlite::Result<Option<CredentialRecord>> {
         self.prepare_cached(include_str!("sql/credential.sql"))?.query_row([digest], credential_row).optional()
     }
 
-    pub fn credentials(&self, kind: &CredentialKind) -> rusqlite::Result<Vec<CredentialRecord>> {
+    pub(crate) fn credentials(&self, kind: &CredentialKind) -> rusqlite::Result<Vec<CredentialRecord>> {
         self.prepare_cached(include_str!("sql/credentials.sql"))?.query_map([kind.as_str()], credential_row)?.collect()
     }
 }
 
 impl Batch<'_, '_> {
-    pub fn write_user(&mut self, put: &PutUser) -> rusqlite::Result<bool> {
+    pub(super) fn write_user(&mut self, put: &PutUser) -> rusqlite::Result<bool> {
         let is_new = self.reader().user(&put.name)?.is_none();
         self.cached(include_str!("sql/put_user.sql"))?.execute(params![
             put.name,
@@ -48,7 +48,7 @@ impl Batch<'_, '_> {
         Ok(is_new)
     }
 
-    pub fn delete_user(&mut self, remove: &RemoveUser) -> rusqlite::Result<bool> {
+    pub(super) fn delete_user(&mut self, remove: &RemoveUser) -> rusqlite::Result<bool> {
         let deleted = self.cached(include_str!("sql/delete_user.sql"))?.execute([&remove.name])? > 0;
         if deleted {
             self.delete_credentials(CredentialKind::Session, &remove.name)?;
@@ -62,7 +62,7 @@ impl Batch<'_, '_> {
         self.cached(include_str!("sql/delete_credentials_of.sql"))?.execute([kind.as_str(), name])
     }
 
-    pub fn insert_credential(&mut self, new: &NewCredential) -> rusqlite::Result<CredentialRecord> {
+    pub(super) fn insert_credential(&mut self, new: &NewCredential) -> rusqlite::Result<CredentialRecord> {
         self.cached(include_str!("sql/delete_expired_credentials.sql"))?.execute([new.at.0])?;
         let record = self.cached(include_str!("sql/insert_credential.sql"))?.query_row(
             params![
@@ -88,18 +88,18 @@ impl Batch<'_, '_> {
         Ok(record)
     }
 
-    pub fn delete_link(&mut self, take: &TakeLink) -> rusqlite::Result<Option<CredentialRecord>> {
+    pub(super) fn delete_link(&mut self, take: &TakeLink) -> rusqlite::Result<Option<CredentialRecord>> {
         let taken =
             self.cached(include_str!("sql/take_link.sql"))?.query_row([&take.digest], credential_row).optional()?;
         Ok(taken.filter(|link| take.at < link.expires_at))
     }
 
-    pub fn write_use(&mut self, used: &UseCredential) -> rusqlite::Result<()> {
+    pub(super) fn write_use(&mut self, used: &UseCredential) -> rusqlite::Result<()> {
         self.cached(include_str!("sql/use_credential.sql"))?.execute([used.id, used.at.0])?;
         Ok(())
     }
 
-    pub fn delete_credential(&mut self, revoke: &RevokeCredential) -> rusqlite::Result<bool> {
+    pub(super) fn delete_credential(&mut self, revoke: &RevokeCredential) -> rusqlite::Result<bool> {
         let deleted = self
             .cached(include_str!("sql/delete_credential.sql"))?
             .query_row(params![revoke.id, revoke.kind.as_str()], credential_row)

@@ -11,7 +11,7 @@ use super::row::wrong;
 use crate::op::{AlertMark, MarkAlert};
 
 impl Batch<'_, '_> {
-    pub fn write_alerts(&mut self, changes: &AlertChanges) -> rusqlite::Result<()> {
+    pub(super) fn write_alerts(&mut self, changes: &AlertChanges) -> rusqlite::Result<()> {
         let mut delete = self.cached(include_str!("sql/delete_alert.sql"))?;
         for (kind, subject) in &changes.removed {
             delete.execute(params![kind.name(), subject])?;
@@ -45,7 +45,7 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    pub fn write_alert_mark(&mut self, mark: &MarkAlert) -> rusqlite::Result<bool> {
+    pub(super) fn write_alert_mark(&mut self, mark: &MarkAlert) -> rusqlite::Result<bool> {
         let (kind, subject) = (mark.kind.name(), &mark.subject);
         let changed = match mark.mark {
             AlertMark::Acknowledged => {
@@ -63,7 +63,7 @@ impl Batch<'_, '_> {
 }
 
 impl Reader<'_> {
-    pub fn alerts(&self) -> rusqlite::Result<Vec<Alert>> {
+    pub(crate) fn alerts(&self) -> rusqlite::Result<Vec<Alert>> {
         let mut statement = self.prepare_cached(include_str!("sql/alerts.sql"))?;
         let mut alerts = statement.query_map([], alert_row)?.collect::<rusqlite::Result<Vec<Alert>>>()?;
         alerts.sort_by_key(Alert::key);

@@ -13,7 +13,7 @@ use crate::filter::{ApprovalFilter, Page};
 use crate::op::{ApprovalRecord, ChargeResult, DecideApproval, Decided, RequestApproval, Settle, Skip};
 
 impl Batch<'_, '_> {
-    pub fn skip_effect(&mut self, skip: &Skip) -> rusqlite::Result<bool> {
+    pub(super) fn skip_effect(&mut self, skip: &Skip) -> rusqlite::Result<bool> {
         let Some(mut head) = self.job_head(skip.job)?.filter(|head| head.guard.is_idle(skip.n, skip.fence)) else {
             return Ok(false);
         };
@@ -54,7 +54,7 @@ impl Batch<'_, '_> {
     }
 
     /// Inserts the approval and lets its job wait, unless somebody has decided.
-    pub fn insert_approval(&mut self, request: &RequestApproval) -> rusqlite::Result<Option<ApprovalRecord>> {
+    pub(super) fn insert_approval(&mut self, request: &RequestApproval) -> rusqlite::Result<Option<ApprovalRecord>> {
         let Some(head) = self.job_head(request.job)?.filter(|head| head.guard.state.is_live()) else {
             return Ok(None);
         };
@@ -89,7 +89,7 @@ impl Batch<'_, '_> {
         Ok(Some(approval))
     }
 
-    pub fn decide(&mut self, id: ApprovalId, decide: &DecideApproval) -> rusqlite::Result<Decided> {
+    pub(super) fn decide(&mut self, id: ApprovalId, decide: &DecideApproval) -> rusqlite::Result<Decided> {
         let Some(record) = self.reader().approval(&id)? else { return Ok(Decided::Unknown) };
         let choice = decide.choice;
         if record.state.is_decided() {
@@ -126,13 +126,13 @@ impl Batch<'_, '_> {
 }
 
 impl Reader<'_> {
-    pub fn approval(&self, id: &ApprovalId) -> rusqlite::Result<Option<ApprovalRecord>> {
+    pub(crate) fn approval(&self, id: &ApprovalId) -> rusqlite::Result<Option<ApprovalRecord>> {
         self.prepare_cached(include_str!("sql/approval.sql"))?
             .query_row([id.0], |row| self.approval_row(row))
             .optional()
     }
 
-    pub fn approvals(&self, filter: &ApprovalFilter, page: &Page) -> rusqlite::Result<Vec<ApprovalRecord>> {
+    pub(crate) fn approvals(&self, filter: &ApprovalFilter, page: &Page) -> rusqlite::Result<Vec<ApprovalRecord>> {
         let (after, before) = (page.after.unwrap_or(i64::MAX), filter.asked_before.map(|at| at.0));
         let (worker, state) = (filter.worker.as_deref(), filter.state.map(ApprovalState::as_str));
         if filter.state == Some(ApprovalState::Pending) {

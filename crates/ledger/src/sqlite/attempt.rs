@@ -33,7 +33,11 @@ struct SealedEffect<'a> {
 }
 
 impl Batch<'_, '_> {
-    pub fn begin_attempt(&mut self, begin: &Begin, caps: &[CapReservation]) -> rusqlite::Result<CappedBeginResult> {
+    pub(super) fn begin_attempt(
+        &mut self,
+        begin: &Begin,
+        caps: &[CapReservation],
+    ) -> rusqlite::Result<CappedBeginResult> {
         let Some(mut head) = self.job_head(begin.job)?.filter(|head| head.guard.may_begin(begin)) else {
             return Ok(STALE);
         };
@@ -69,7 +73,7 @@ impl Batch<'_, '_> {
         Ok(GO)
     }
 
-    pub fn settle_run(&mut self, settle: &Settle) -> rusqlite::Result<ChargeResult> {
+    pub(super) fn settle_run(&mut self, settle: &Settle) -> rusqlite::Result<ChargeResult> {
         let Settle { settlement, charge, begin } = settle;
         let Some(head) = self.job_head(settlement.job)? else { return Ok(ChargeResult::Stale) };
         let current = match begin {

@@ -19,7 +19,7 @@ type StoredEvent = (Arc<EventRecord>, Arc<EventBody>);
 const BLOCKED: usize = 24;
 
 impl Reader<'_> {
-    pub fn backlog(&self, query: &BacklogQuery) -> rusqlite::Result<BacklogPage> {
+    pub(crate) fn backlog(&self, query: &BacklogQuery) -> rusqlite::Result<BacklogPage> {
         let mut page = self.ready_jobs(query)?;
         let (destination, worker) = (query.destination.as_ref(), query.worker.as_ref());
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
@@ -62,7 +62,7 @@ impl Reader<'_> {
         Ok(page)
     }
 
-    pub fn load_jobs(&self, jobs: &[JobId], body_bytes_max: &usize) -> rusqlite::Result<Vec<LoadedJob>> {
+    pub(crate) fn load_jobs(&self, jobs: &[JobId], body_bytes_max: &usize) -> rusqlite::Result<Vec<LoadedJob>> {
         let ids = json_array(jobs.iter().map(|job| job.0));
         let mut found: HashMap<JobId, JobRecord> = self
             .prepare_cached(include_str!("sql/load_jobs.sql"))?

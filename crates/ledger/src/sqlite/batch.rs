@@ -123,7 +123,7 @@ pub(super) fn sealed_json(sealer: &Sealer, context: SealContext<'_>, value: Opti
 
 impl Batch<'_, '_> {
     /// Writes what the batch has counted: one row for each kind instead of one for each operation.
-    pub fn finish(&mut self) -> rusqlite::Result<()> {
+    pub(super) fn finish(&mut self) -> rusqlite::Result<()> {
         for (_, counts) in std::mem::take(&mut self.source_days) {
             let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
             self.cached(include_str!("sql/add_source_day_count.sql"))?.execute(params![
@@ -165,16 +165,16 @@ impl Batch<'_, '_> {
         self.totals.write(self.connection)
     }
 
-    pub fn cached(&self, sql: &str) -> rusqlite::Result<rusqlite::CachedStatement<'_>> {
+    pub(super) fn cached(&self, sql: &str) -> rusqlite::Result<rusqlite::CachedStatement<'_>> {
         self.connection.prepare_cached(sql)
     }
 
-    pub fn log(&self, at: Time, actor: &str, action: &str, object: &str, detail: &str) -> rusqlite::Result<()> {
+    pub(super) fn log(&self, at: Time, actor: &str, action: &str, object: &str, detail: &str) -> rusqlite::Result<()> {
         self.cached(include_str!("sql/insert_audit.sql"))?.execute(params![at.0, actor, action, object, detail])?;
         Ok(())
     }
 
-    pub fn source_day(&mut self, source: &Arc<str>) -> &mut SourceDayCounts {
+    pub(super) fn source_day(&mut self, source: &Arc<str>) -> &mut SourceDayCounts {
         let now = self.now;
         self.source_days.entry(source.clone()).or_insert_with(|| SourceDayCounts {
             day: now.to_jiff().strftime("%Y-%m-%d").to_string(),
@@ -184,14 +184,14 @@ impl Batch<'_, '_> {
     }
 
     /// `None` if there is no such job.
-    pub fn job_head(&mut self, id: JobId) -> rusqlite::Result<Option<JobHead>> {
+    pub(super) fn job_head(&mut self, id: JobId) -> rusqlite::Result<Option<JobHead>> {
         let names = &mut *self.names;
         let statement = self.statements.get(StatementId::JobHead)?;
         statement.query_row([id.0], |row| JobHead::read(id, row, names)).optional()
     }
 
     /// Keeps the list of deferred jobs: `head` is the job before a change, `next` where it waits afterwards, if it is deferred.
-    pub fn update_deferred(&self, head: &JobHead, next: Option<(&str, Time)>) -> rusqlite::Result<()> {
+    pub(super) fn update_deferred(&self, head: &JobHead, next: Option<(&str, Time)>) -> rusqlite::Result<()> {
         let was_deferred = matches!(head.guard.state, JobState::Retrying | JobState::Waiting);
         match next {
             Some((destination, due_at)) => self.cached(include_str!("sql/insert_deferred.sql"))?.execute(params![
@@ -208,7 +208,7 @@ impl Batch<'_, '_> {
     }
 
     /// Counts a job under another kind, and its end.
-    pub fn move_total(&mut self, head: &JobHead, to: TotalRef<'_>) {
+    pub(super) fn move_total(&mut self, head: &JobHead, to: TotalRef<'_>) {
         self.totals.remove(head.total.as_ref());
         self.totals.add(to);
         if let Some(measure) = Measure::of_job_end(to.state, head.replays) {
@@ -217,7 +217,7 @@ impl Batch<'_, '_> {
     }
 
     /// The key of a contact, or the tenant's if there is none.
-    pub fn sealer(&self, contact: Option<i64>) -> rusqlite::Result<Sealer> {
+    pub(super) fn sealer(&self, contact: Option<i64>) -> rusqlite::Result<Sealer> {
         let found = match contact {
             Some(id) => {
                 self.key_store.contact(self.connection, Some(&self.key_changes), id)?.map(|contact| (id, contact))
@@ -231,7 +231,7 @@ impl Batch<'_, '_> {
     }
 
     /// Reads within the transaction.
-    pub fn reader(&self) -> Reader<'_> {
+    pub(super) fn reader(&self) -> Reader<'_> {
         Reader {
             connection: self.connection,
             key_store: self.key_store,
@@ -271,16 +271,16 @@ impl JobHead {
         })
     }
 
-    pub fn count_effect(&mut self) {
+    pub(super) fn count_effect(&mut self) {
         self.effect_rows = self.effect_rows.map(|rows| rows + 1);
     }
 
-    pub fn count_attempt(&mut self) {
+    pub(super) fn count_attempt(&mut self) {
         self.attempt_rows = self.attempt_rows.map(|rows| rows + 1);
     }
 
     /// `None` for a job that is older than MACs.
-    pub fn mac(&self, key_store: &KeyStore) -> Option<Mac> {
+    pub(super) fn mac(&self, key_store: &KeyStore) -> Option<Mac> {
         let columns = JobColumns {
             id: self.id.0,
             event: self.identity.owner,

@@ -11,7 +11,7 @@ use super::read_pool::Reader;
 use crate::record::{BlockedLane, looked_at_max};
 
 impl Reader<'_> {
-    pub fn blocked_lanes(&self, now: &Time, limit: &u32) -> rusqlite::Result<Vec<BlockedLane>> {
+    pub(crate) fn blocked_lanes(&self, now: &Time, limit: &u32) -> rusqlite::Result<Vec<BlockedLane>> {
         // The head of a lane with its first job behind and the number of them.
         let mut found = BTreeMap::<JobId, (JobId, Time, u64)>::new();
         let look_max = i64::try_from(looked_at_max(*limit as usize)).unwrap_or(i64::MAX);
@@ -36,7 +36,7 @@ impl Reader<'_> {
         Ok(lanes)
     }
 
-    pub fn blocking_jobs(&self, jobs: &[JobId], now: &Time) -> rusqlite::Result<Vec<(JobId, JobId)>> {
+    pub(crate) fn blocking_jobs(&self, jobs: &[JobId], now: &Time) -> rusqlite::Result<Vec<(JobId, JobId)>> {
         let ids = json_array(jobs.iter().map(|job| job.0));
         let mut statement = self.prepare_cached(include_str!("sql/blocking_jobs.sql"))?;
         let mut rows = statement.query(params![ids, now.0])?;

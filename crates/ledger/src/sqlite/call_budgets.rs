@@ -8,7 +8,7 @@ use super::row::time;
 use crate::op::ChargeCalls;
 
 impl Batch<'_, '_> {
-    pub fn write_charge(&mut self, charge: &ChargeCalls) -> rusqlite::Result<Vec<BudgetRow>> {
+    pub(super) fn write_charge(&mut self, charge: &ChargeCalls) -> rusqlite::Result<Vec<BudgetRow>> {
         let ChargeCalls { destination, charge } = charge;
         if let Some(row) = charge.row {
             let (used, limit) = (row.reported.map(|report| report.used), row.reported.map(|report| report.limit));

@@ -18,7 +18,7 @@ pub(super) fn contact_digest(key_store: &KeyStore, contact: KeyDigest) -> [u8; 1
 
 impl Batch<'_, '_> {
     /// Index of the first cap that has no room for this effect.
-    pub fn exhausted_cap(&self, begin: &Begin, caps: &[CapReservation]) -> rusqlite::Result<Option<usize>> {
+    pub(super) fn exhausted_cap(&self, begin: &Begin, caps: &[CapReservation]) -> rusqlite::Result<Option<usize>> {
         for (index, cap) in caps.iter().enumerate() {
             if !self.holds_cap(cap, begin.key)? && cap.is_exhausted(self.reader().cap_used(cap, &begin.at)?) {
                 return Ok(Some(index));
@@ -27,7 +27,7 @@ impl Batch<'_, '_> {
         Ok(None)
     }
 
-    pub fn use_caps(&self, begin: &Begin, caps: &[CapReservation]) -> rusqlite::Result<()> {
+    pub(super) fn use_caps(&self, begin: &Begin, caps: &[CapReservation]) -> rusqlite::Result<()> {
         for cap in caps {
             self.cached(include_str!("sql/use_cap.sql"))?.execute(params![
                 cap.policy.as_ref(),
@@ -51,14 +51,14 @@ impl Batch<'_, '_> {
     }
 
     /// An effect that was surely not applied does not count.
-    pub fn release_caps(&self, key: EffectKey) -> rusqlite::Result<()> {
+    pub(super) fn release_caps(&self, key: EffectKey) -> rusqlite::Result<()> {
         self.cached(include_str!("sql/release_caps.sql"))?.execute([key.0])?;
         Ok(())
     }
 }
 
 impl Reader<'_> {
-    pub fn cap_used(&self, cap: &CapReservation, now: &Time) -> rusqlite::Result<u64> {
+    pub(crate) fn cap_used(&self, cap: &CapReservation, now: &Time) -> rusqlite::Result<u64> {
         let contact = contact_digest(self.key_store, cap.contact);
         let since = *now - cap.cap.window;
         self.prepare_cached(include_str!("sql/cap_used.sql"))?

@@ -28,7 +28,7 @@ fn locked(allowed: &Mutex<bool>) -> MutexGuard<'_, bool> {
 }
 
 impl Checkpointer {
-    pub fn spawn(directory: &Path) -> Result<Checkpointer, Error> {
+    pub(super) fn spawn(directory: &Path) -> Result<Checkpointer, Error> {
         let (wake, woken) = std::sync::mpsc::sync_channel(1);
         let connection = open(directory, Role::Write)?;
         let allowed = Arc::new(Mutex::new(true));
@@ -52,35 +52,35 @@ impl Checkpointer {
     }
 
     /// Pauses checkpoints; blocks until a running one ends.
-    pub fn pause(&mut self) {
+    pub(super) fn pause(&mut self) {
         *locked(&self.allowed) = false;
         self.paused = true;
     }
 
     /// Does not block.
-    pub fn is_paused(&self) -> bool {
+    pub(super) fn is_paused(&self) -> bool {
         self.paused
     }
 
     /// Allows checkpoints again.
-    pub fn resume(&mut self) {
+    pub(super) fn resume(&mut self) {
         *locked(&self.allowed) = true;
         self.paused = false;
     }
 
     /// Pages of the log that are in the file, and whether a checkpoint is running.
-    pub fn moved(&self) -> (u64, bool) {
+    pub(super) fn moved(&self) -> (u64, bool) {
         let busy = self.busy.load(Ordering::Acquire);
         (self.moved.load(Ordering::Relaxed), busy)
     }
 
     /// The log was reset.
-    pub fn log_reset(&self) {
+    pub(super) fn log_reset(&self) {
         self.moved.store(0, Ordering::Relaxed);
     }
 
     /// Requests a checkpoint unless one is running.
-    pub fn wake(&self) {
+    pub(super) fn wake(&self) {
         if let Some(wake) = &self.wake
             && !self.busy.swap(true, Ordering::AcqRel)
         {

@@ -11,7 +11,7 @@ use super::row::place;
 use crate::command::{ClaimCommand, FinishCommand};
 
 impl Batch<'_, '_> {
-    pub fn claim_command_key(&mut self, wanted: &ClaimCommand) -> rusqlite::Result<Claim> {
+    pub(super) fn claim_command_key(&mut self, wanted: &ClaimCommand) -> rusqlite::Result<Claim> {
         let entry = self.reader().command(wanted)?;
         let claim = claim(entry, &wanted.request, wanted.term);
         if claim == Claim::First {
@@ -23,7 +23,7 @@ impl Batch<'_, '_> {
         Ok(claim)
     }
 
-    pub fn finish_command_key(&mut self, finish: &FinishCommand) -> rusqlite::Result<()> {
+    pub(super) fn finish_command_key(&mut self, finish: &FinishCommand) -> rusqlite::Result<()> {
         let Some(response) = &finish.response else {
             self.cached(include_str!("sql/delete_command.sql"))?.execute([finish.key])?;
             return Ok(());
@@ -37,7 +37,7 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    pub fn prune_commands(&mut self, now: Time, rows_max: u32) -> rusqlite::Result<usize> {
+    pub(super) fn prune_commands(&mut self, now: Time, rows_max: u32) -> rusqlite::Result<usize> {
         let before = now - KEPT;
         self.cached(include_str!("sql/delete_commands.sql"))?.execute(params![before.0, RESPONSES_MAX, rows_max])
     }

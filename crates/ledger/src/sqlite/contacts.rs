@@ -16,7 +16,7 @@ use crate::op::{SetConsent, SetSafeMode, Suppress, Unsuppress};
 use crate::record::{SafeModeRecord, SuppressionRecord, describe_contacts};
 
 impl Batch<'_, '_> {
-    pub fn upsert_consent(&mut self, consent: &SetConsent) -> rusqlite::Result<()> {
+    pub(super) fn upsert_consent(&mut self, consent: &SetConsent) -> rusqlite::Result<()> {
         self.cached(include_str!("sql/set_consent.sql"))?.execute(params![
             contact_digest(self.key_store, consent.contact),
             consent.purpose.as_ref(),
@@ -26,7 +26,7 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    pub fn insert_suppressions(&mut self, suppress: &Suppress) -> rusqlite::Result<u64> {
+    pub(super) fn insert_suppressions(&mut self, suppress: &Suppress) -> rusqlite::Result<u64> {
         let Suppress { contacts, channel, actor, reason, at } = suppress;
         let mut changed = 0;
         for (contact, label) in contacts {
@@ -53,7 +53,7 @@ impl Batch<'_, '_> {
         Ok(changed)
     }
 
-    pub fn delete_suppressions(&mut self, unsuppress: &Unsuppress) -> rusqlite::Result<u64> {
+    pub(super) fn delete_suppressions(&mut self, unsuppress: &Unsuppress) -> rusqlite::Result<u64> {
         let mut changed = 0;
         for contact in &unsuppress.contacts {
             let deleted = self
@@ -67,7 +67,7 @@ impl Batch<'_, '_> {
         Ok(changed)
     }
 
-    pub fn write_safe_mode(&mut self, set: &SetSafeMode) -> rusqlite::Result<()> {
+    pub(super) fn write_safe_mode(&mut self, set: &SetSafeMode) -> rusqlite::Result<()> {
         let worker = set.worker.as_deref().unwrap_or_default();
         self.is_change = true;
         let object = set.worker.as_deref().map_or("all".to_owned(), |worker| format!("worker:{worker}"));
@@ -89,7 +89,7 @@ impl Batch<'_, '_> {
 }
 
 impl Reader<'_> {
-    pub fn contact_facts(
+    pub(crate) fn contact_facts(
         &self,
         contact: &KeyDigest,
         channel: &str,
@@ -110,7 +110,7 @@ impl Reader<'_> {
         Ok(facts)
     }
 
-    pub fn suppressions(&self, page: &Page) -> rusqlite::Result<Vec<SuppressionRecord>> {
+    pub(crate) fn suppressions(&self, page: &Page) -> rusqlite::Result<Vec<SuppressionRecord>> {
         let mut statement = self.prepare_cached(include_str!("sql/suppressions.sql"))?;
         let records = statement.query_map(params![page.after, page.limit], |row| {
             let label = self.opened_text(row, 5, place::suppression_label(row.get(0)?))?;
@@ -126,7 +126,7 @@ impl Reader<'_> {
         records.collect()
     }
 
-    pub fn safe_modes(&self) -> rusqlite::Result<Vec<SafeModeRecord>> {
+    pub(crate) fn safe_modes(&self) -> rusqlite::Result<Vec<SafeModeRecord>> {
         let mut statement = self.prepare_cached(include_str!("sql/safe_modes.sql"))?;
         let records = statement.query_map([], |row| {
             let worker: String = row.get(0)?;

@@ -53,7 +53,7 @@ impl Content<'_> {
 
 impl ContentCache {
     /// Reads the newest events, as far as the longest window reaches.
-    pub fn load(connection: &Connection) -> rusqlite::Result<ContentCache> {
+    pub(super) fn load(connection: &Connection) -> rusqlite::Result<ContentCache> {
         let millis: Option<i64> =
             connection.query_row(include_str!("sql/content_window.sql"), [], |row| row.get(0)).optional()?;
         let Some(millis) = millis else { return Ok(ContentCache::default()) };
@@ -75,29 +75,29 @@ impl ContentCache {
     }
 
     /// The last event that may have this content.
-    pub fn find(&self, content: Content<'_>) -> Option<i64> {
+    pub(super) fn find(&self, content: Content<'_>) -> Option<i64> {
         self.newest.get(&content.digest()).map(|seen| seen.seq)
     }
 
     /// The longest window of any flow.
-    pub fn window(&self) -> Duration {
+    pub(super) fn window(&self) -> Duration {
         self.window
     }
 
     /// The transaction that widened the window was rolled back; its inserts are undone before.
-    pub fn undo_widening(&mut self, before: Duration) {
+    pub(super) fn undo_widening(&mut self, before: Duration) {
         self.window = before;
     }
 
     /// Returns whether the window is longer than any before.
-    pub fn widen(&mut self, window: Duration) -> bool {
+    pub(super) fn widen(&mut self, window: Duration) -> bool {
         let wider = window > self.window;
         self.window = self.window.max(window);
         wider
     }
 
     /// An event with this content was accepted.
-    pub fn insert(&mut self, content: Content<'_>, seq: i64, received_at: Time) -> Option<Undo> {
+    pub(super) fn insert(&mut self, content: Content<'_>, seq: i64, received_at: Time) -> Option<Undo> {
         if self.window.is_zero() {
             return None;
         }
@@ -108,7 +108,7 @@ impl ContentCache {
     }
 
     /// The transaction of the newest insert was rolled back. Inserts are undone in reverse order.
-    pub fn undo(&mut self, undo: Undo) {
+    pub(super) fn undo(&mut self, undo: Undo) {
         self.order.pop_back();
         match undo.before {
             Some(before) => self.newest.insert(undo.content, before),
@@ -117,7 +117,7 @@ impl ContentCache {
     }
 
     /// Removes what is too old or too many. Only between transactions: an undo needs what it restores.
-    pub fn trim(&mut self) {
+    pub(super) fn trim(&mut self) {
         let Some((_, newest)) = self.order.back().copied() else { return };
         while let Some((content, seen)) = self.order.front().copied()
             && (self.order.len() > CONTENTS_MAX || newest.received_at.since(seen.received_at) > self.window)

@@ -16,7 +16,7 @@ struct CounterChange {
 }
 
 impl CounterChanges {
-    pub fn add(&mut self, measure: Measure, first: &str, second: &'static str) {
+    pub(super) fn add(&mut self, measure: Measure, first: &str, second: &'static str) {
         let is =
             |known: &&mut CounterChange| known.measure == measure && known.first == first && known.second == second;
         match self.0.iter_mut().find(is) {
@@ -25,7 +25,7 @@ impl CounterChanges {
         }
     }
 
-    pub fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(super) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut add = connection.prepare_cached(include_str!("sql/add_counter.sql"))?;
         for change in self.0.drain(..) {
             add.execute(params![change.measure.code(), change.first, change.second, change.count])?;

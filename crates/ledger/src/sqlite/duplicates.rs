@@ -21,7 +21,7 @@ impl Batch<'_, '_> {
 }
 
 impl Reader<'_> {
-    pub fn event_duplicates(&self, event: &EventSeq) -> rusqlite::Result<Option<EventDuplicates>> {
+    pub(crate) fn event_duplicates(&self, event: &EventSeq) -> rusqlite::Result<Option<EventDuplicates>> {
         let row = |row: &rusqlite::Row<'_>| {
             let recent = EventDuplicates::decode(row.get_ref(3)?.as_blob()?);
             Ok(EventDuplicates {

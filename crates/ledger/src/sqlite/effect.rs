@@ -9,16 +9,16 @@ use super::statements::StatementId;
 use crate::op::Begin;
 
 impl EffectColumns {
-    pub fn is_absorbing(&self) -> bool {
+    pub(super) fn is_absorbing(&self) -> bool {
         EffectState::parse(&self.state).is_some_and(EffectState::is_absorbing)
     }
 
-    pub fn is_final(&self) -> bool {
+    pub(super) fn is_final(&self) -> bool {
         EffectState::parse(&self.state).is_some_and(EffectState::is_final)
     }
 
     /// The effect of an attempt that begins: a new one, or the one of earlier attempts.
-    pub fn begun(earlier: Option<EffectColumns>, begin: &Begin) -> EffectColumns {
+    pub(super) fn begun(earlier: Option<EffectColumns>, begin: &Begin) -> EffectColumns {
         let new = EffectColumns {
             job: begin.job.0,
             key: begin.key.0,
@@ -50,7 +50,7 @@ impl EffectColumns {
 
 impl Batch<'_, '_> {
     /// The effect of a job with this key. A job without effects is not searched.
-    pub fn find_effect(&self, head: &JobHead, key: EffectKey) -> rusqlite::Result<Option<EffectColumns>> {
+    pub(super) fn find_effect(&self, head: &JobHead, key: EffectKey) -> rusqlite::Result<Option<EffectColumns>> {
         if head.effect_rows == Some(0) {
             return Ok(None);
         }
@@ -59,12 +59,12 @@ impl Batch<'_, '_> {
             .optional()
     }
 
-    pub fn unknown_effect(&self, head: &JobHead) -> rusqlite::Result<Option<EffectColumns>> {
+    pub(super) fn unknown_effect(&self, head: &JobHead) -> rusqlite::Result<Option<EffectColumns>> {
         self.cached(include_str!("sql/unknown_effect.sql"))?.query_row([head.id.0], EffectColumns::read).optional()
     }
 
     /// Writes an effect. The caller counts a new one on its job.
-    pub fn write_effect(&mut self, effect: &EffectColumns) -> rusqlite::Result<()> {
+    pub(super) fn write_effect(&mut self, effect: &EffectColumns) -> rusqlite::Result<()> {
         let mac = effect.mac(self.key_store);
         self.statements.get(StatementId::WriteEffect)?.execute(params![
             effect.job,
@@ -89,7 +89,7 @@ impl Batch<'_, '_> {
     }
 
     /// Writes the first effect with a key, and counts it on its job.
-    pub fn insert_effect(&mut self, head: &mut JobHead, effect: &EffectColumns) -> rusqlite::Result<()> {
+    pub(super) fn insert_effect(&mut self, head: &mut JobHead, effect: &EffectColumns) -> rusqlite::Result<()> {
         self.write_effect(effect)?;
         head.count_effect();
         self.cached(include_str!("sql/count_effects.sql"))?.execute(params![

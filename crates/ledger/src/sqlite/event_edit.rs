@@ -26,7 +26,7 @@ struct EditPlace {
 }
 
 impl Batch<'_, '_> {
-    pub fn edit_stored_event(&mut self, edit: &EditEvent) -> rusqlite::Result<Edited> {
+    pub(super) fn edit_stored_event(&mut self, edit: &EditEvent) -> rusqlite::Result<Edited> {
         let Some(event) = self.reader().event_record(edit.seq)? else { return Ok(Edited::NotFound) };
         if self.reader().body(edit.seq)?.is_none() {
             return Ok(Edited::BodyRemoved);
@@ -179,13 +179,13 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    pub fn delete_event_revisions(&self, seq: EventSeq) -> rusqlite::Result<()> {
+    pub(super) fn delete_event_revisions(&self, seq: EventSeq) -> rusqlite::Result<()> {
         self.cached(include_str!("sql/delete_event_revisions.sql"))?.execute([seq]).map(drop)
     }
 }
 
 impl Reader<'_> {
-    pub fn event_revisions(&self, seq: &EventSeq) -> rusqlite::Result<Vec<EventRevisionRecord>> {
+    pub(crate) fn event_revisions(&self, seq: &EventSeq) -> rusqlite::Result<Vec<EventRevisionRecord>> {
         let Some(event) = self.event_record(*seq)? else { return Ok(vec![]) };
         let accepted = EventRevisionRecord {
             n: 0,
@@ -216,7 +216,7 @@ impl Reader<'_> {
     }
 
     /// The edited event among the columns of `event_body.sql`, with its number. Empty once the key of its person is destroyed.
-    pub fn edited_of_body(&self, row: &Row<'_>) -> rusqlite::Result<Option<(u32, String)>> {
+    pub(crate) fn edited_of_body(&self, row: &Row<'_>) -> rusqlite::Result<Option<(u32, String)>> {
         let Some(n) = row.get::<_, Option<u32>>(7)? else { return Ok(None) };
         if self.is_destroyed(row.get(6)?)? {
             return Ok(Some((n, String::new())));

@@ -17,7 +17,7 @@ use crate::filter::{EventQuery, JobFilter, ListPage, Page};
 use crate::record::{EventRecord, EventSeq, JobSummary, ListedEvent};
 
 impl Reader<'_> {
-    pub fn list_events(&self, query: &EventQuery, page: &Page) -> rusqlite::Result<ListPage<ListedEvent>> {
+    pub(crate) fn list_events(&self, query: &EventQuery, page: &Page) -> rusqlite::Result<ListPage<ListedEvent>> {
         let (limit, before) = (page.limit as usize, page.after.unwrap_or(EventSeq::MAX));
         let mut found = Vec::new();
         let mut budget = SearchBudget::of(self.search_max);

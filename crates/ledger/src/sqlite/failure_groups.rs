@@ -13,7 +13,7 @@ use crate::failure_group::{GroupQuery, MarkGroup, MarkedGroup};
 
 impl Batch<'_, '_> {
     /// A job has become a dead letter.
-    pub fn add_to_group(&mut self, key: &GroupKey, job: JobId, at: Time) -> rusqlite::Result<()> {
+    pub(super) fn add_to_group(&mut self, key: &GroupKey, job: JobId, at: Time) -> rusqlite::Result<()> {
         if let Some(mut group) = self.group_of(key)? {
             group.add(job, at);
             return self.write_group(&group);
@@ -24,12 +24,12 @@ impl Batch<'_, '_> {
     }
 
     /// A job dies of a failure.
-    pub fn note_death(&mut self, head: &JobHead, failure: &Failure, at: Time) -> rusqlite::Result<()> {
+    pub(super) fn note_death(&mut self, head: &JobHead, failure: &Failure, at: Time) -> rusqlite::Result<()> {
         self.add_to_group(&GroupKey::new(&head.total.worker, failure), head.id, at)
     }
 
     /// A dead letter ceases to be one. Called before its row is changed, which holds why it died.
-    pub fn note_revival(&mut self, head: &JobHead) -> rusqlite::Result<()> {
+    pub(super) fn note_revival(&mut self, head: &JobHead) -> rusqlite::Result<()> {
         if head.guard.state != JobState::Dead {
             return Ok(());
         }
@@ -45,7 +45,7 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    pub fn mark_failure_group(&mut self, mark: &MarkGroup) -> rusqlite::Result<MarkedGroup> {
+    pub(super) fn mark_failure_group(&mut self, mark: &MarkGroup) -> rusqlite::Result<MarkedGroup> {
         let Some(mut group) = self.reader().failure_group(&mark.group)? else { return Ok(MarkedGroup::NotFound) };
         if !group.mark(mark.state, &mark.actor, &mark.reason, mark.at) {
             return Ok(MarkedGroup::Refused(group.state));
@@ -55,7 +55,7 @@ impl Batch<'_, '_> {
         Ok(MarkedGroup::Done(group))
     }
 
-    pub fn prune_failure_groups(&mut self, now: Time, rows_max: u32) -> rusqlite::Result<usize> {
+    pub(super) fn prune_failure_groups(&mut self, now: Time, rows_max: u32) -> rusqlite::Result<usize> {
         let before = now - EMPTY_KEPT;
         self.cached(include_str!("sql/delete_failure_groups.sql"))?.execute(params![before.0, rows_max])
     }
@@ -84,11 +84,11 @@ impl Batch<'_, '_> {
 }
 
 impl Reader<'_> {
-    pub fn failure_group(&self, id: &GroupId) -> rusqlite::Result<Option<FailureGroup>> {
+    pub(crate) fn failure_group(&self, id: &GroupId) -> rusqlite::Result<Option<FailureGroup>> {
         self.prepare_cached(include_str!("sql/failure_group.sql"))?.query_row([id.0], group_row).optional()
     }
 
-    pub fn failure_groups(&self, query: &GroupQuery) -> rusqlite::Result<Vec<FailureGroup>> {
+    pub(crate) fn failure_groups(&self, query: &GroupQuery) -> rusqlite::Result<Vec<FailureGroup>> {
         let GroupQuery { state, worker, code, with_dead_letters, after, limit } = query;
         let (after_at, after_id) = after.map(|(at, id)| (at.0, id.0)).unzip();
         let mut statement = self.prepare_cached(include_str!("sql/failure_groups.sql"))?;
@@ -97,7 +97,7 @@ impl Reader<'_> {
         statement.query_map(values, group_row)?.collect()
     }
 
-    pub fn failure_group_counts(&self) -> rusqlite::Result<Vec<(GroupState, u64)>> {
+    pub(crate) fn failure_group_counts(&self) -> rusqlite::Result<Vec<(GroupState, u64)>> {
         let mut statement = self.prepare_cached(include_str!("sql/failure_group_counts.sql"))?;
         let row = |row: &Row<'_>| Ok((state(row, 0)?, row.get::<_, i64>(1)?.unsigned_abs()));
         let mut counts: Vec<(GroupState, u64)> = statement.query_map([], row)?.collect::<rusqlite::Result<_>>()?;

@@ -21,7 +21,7 @@ use crate::record::CounterTotal;
 const SERIES_MAX: i64 = 16_384;
 
 impl Batch<'_, '_> {
-    pub fn write_history(&mut self, record: &RecordHistory) -> rusqlite::Result<bool> {
+    pub(super) fn write_history(&mut self, record: &RecordHistory) -> rusqlite::Result<bool> {
         let last = self
             .cached(include_str!("sql/history_last.sql"))?
             .query_row([], |row| Ok((Term(row.get(0)?), Time(row.get(1)?))))
@@ -119,7 +119,7 @@ impl Batch<'_, '_> {
 }
 
 impl Reader<'_> {
-    pub fn history(&self, query: &HistoryQuery) -> rusqlite::Result<Vec<HistoryRow>> {
+    pub(crate) fn history(&self, query: &HistoryQuery) -> rusqlite::Result<Vec<HistoryRow>> {
         let HistoryQuery { measure, step, since, until } = *query;
         let mut statement = self.prepare_cached(include_str!("sql/history_series.sql"))?;
         let series: BTreeMap<u64, Labels> = statement
@@ -139,7 +139,7 @@ impl Reader<'_> {
         statement.query_map(params![step.code(), measure.code(), since.0, until.0, POINTS_MAX], row)?.collect()
     }
 
-    pub fn counter_totals(&self) -> rusqlite::Result<Vec<CounterTotal>> {
+    pub(crate) fn counter_totals(&self) -> rusqlite::Result<Vec<CounterTotal>> {
         counter_rows(self, include_str!("sql/counter_totals.sql"))
     }
 }

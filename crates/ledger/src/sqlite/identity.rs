@@ -398,12 +398,12 @@ impl Reader<'_> {
     }
 
     /// Whether the key was destroyed: what it sealed is gone for good.
-    pub fn is_destroyed(&self, contact_key: Option<i64>) -> rusqlite::Result<bool> {
+    pub(crate) fn is_destroyed(&self, contact_key: Option<i64>) -> rusqlite::Result<bool> {
         let Some(id) = contact_key else { return Ok(false) };
         Ok(self.key_store.contact(self.connection, self.changes, id)?.is_none())
     }
 
-    pub fn opened_as<T: serde::de::DeserializeOwned>(
+    pub(crate) fn opened_as<T: serde::de::DeserializeOwned>(
         &self,
         place: SealContext<'_>,
         sealed: &[u8],
@@ -428,7 +428,7 @@ impl Reader<'_> {
     }
 
     /// A contact and everything that is merged into it.
-    pub fn members(&self, root: ContactId) -> rusqlite::Result<Vec<ContactId>> {
+    pub(crate) fn members(&self, root: ContactId) -> rusqlite::Result<Vec<ContactId>> {
         let mut members = vec![root];
         let mut at = 0;
         while let Some(parent) = members.get(at) {
@@ -465,7 +465,7 @@ impl Reader<'_> {
         }
     }
 
-    pub fn contact_of_event(&self, event: &EventSeq, slot: &WriteSlot) -> rusqlite::Result<Option<ContactView>> {
+    pub(crate) fn contact_of_event(&self, event: &EventSeq, slot: &WriteSlot) -> rusqlite::Result<Option<ContactView>> {
         let contact: Option<Option<i64>> = self
             .prepare_cached(include_str!("sql/contact_of_event.sql"))?
             .query_row([event], |row| row.get(0))
@@ -476,7 +476,7 @@ impl Reader<'_> {
         Ok(Some(ContactView { id: root, state, write: self.contact_write(root, *slot)? }))
     }
 
-    pub fn contact(&self, id: &ContactId) -> rusqlite::Result<Option<ContactRecord>> {
+    pub(crate) fn contact(&self, id: &ContactId) -> rusqlite::Result<Option<ContactRecord>> {
         let Some(row) = self.contact_row(*id)? else { return Ok(None) };
         let members = self.members(*id)?;
         let state = self.merged_state(&members)?;
@@ -484,7 +484,7 @@ impl Reader<'_> {
         Ok(Some(ContactRecord { id, merged_into, members, created_at, state }))
     }
 
-    pub fn contacts(&self, conflicts_only: &bool, page: &Page) -> rusqlite::Result<Vec<ContactRecord>> {
+    pub(crate) fn contacts(&self, conflicts_only: &bool, page: &Page) -> rusqlite::Result<Vec<ContactRecord>> {
         let sql = match conflicts_only {
             true => include_str!("sql/list_contact_conflicts.sql"),
             false => include_str!("sql/list_contacts.sql"),

@@ -13,13 +13,13 @@ use crate::op::Acceptance;
 use crate::record::ImportRecord;
 
 impl Reader<'_> {
-    pub fn imports(&self, page: &Page) -> rusqlite::Result<Vec<ImportRecord>> {
+    pub(crate) fn imports(&self, page: &Page) -> rusqlite::Result<Vec<ImportRecord>> {
         self.prepare_cached(include_str!("sql/imports.sql"))?
             .query_map(params![page.after, page.limit], import_row)?
             .collect()
     }
 
-    pub fn import_record(&self, id: &ImportId) -> rusqlite::Result<Option<ImportRecord>> {
+    pub(crate) fn import_record(&self, id: &ImportId) -> rusqlite::Result<Option<ImportRecord>> {
         self.prepare_cached(include_str!("sql/import.sql"))?.query_row([id.0], import_row).optional()
     }
 }

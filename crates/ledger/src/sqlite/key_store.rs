@@ -59,7 +59,7 @@ pub(crate) struct Sealer {
 }
 
 impl Sealer {
-    pub fn seal(&self, place: SealContext<'_>, parts: &[&[u8]]) -> Vec<u8> {
+    pub(crate) fn seal(&self, place: SealContext<'_>, parts: &[&[u8]]) -> Vec<u8> {
         self.key.seal(self.id, TENANT, place, parts)
     }
 
@@ -104,7 +104,7 @@ fn unopened(place: SealContext<'_>) -> rusqlite::Error {
 
 impl KeyStore {
     /// Unwraps the keys with the root key; creates them if there are none.
-    pub fn open(connection: &mut Connection, root: Option<RootKey>, now: Time) -> Result<KeyStore, Error> {
+    pub(crate) fn open(connection: &mut Connection, root: Option<RootKey>, now: Time) -> Result<KeyStore, Error> {
         let root = root.ok_or(Error::RootKeyMissing)?;
         if !KeyStore::is_opened_by(connection, &root)? {
             return Err(Error::RootKeyWrong { given: root.id() });
@@ -116,7 +116,7 @@ impl KeyStore {
     }
 
     /// Opens the keys of a ledger that has some. Nothing is written.
-    pub fn open_existing(connection: &Connection, root: RootKey) -> Result<KeyStore, Error> {
+    pub(crate) fn open_existing(connection: &Connection, root: RootKey) -> Result<KeyStore, Error> {
         if !KeyStore::is_opened_by(connection, &root)? {
             return Err(Error::RootKeyWrong { given: root.id() });
         }
@@ -130,23 +130,23 @@ impl KeyStore {
     }
 
     /// Whether the keys, if there are any, are wrapped with this root key.
-    pub fn is_opened_by(connection: &Connection, root: &RootKey) -> rusqlite::Result<bool> {
+    pub(crate) fn is_opened_by(connection: &Connection, root: &RootKey) -> rusqlite::Result<bool> {
         let check: Option<Vec<u8>> =
             connection.query_row(include_str!("sql/root_check.sql"), [], |row| row.get(0)).optional()?;
         Ok(check.is_none_or(|check| root.key().open(TENANT, CHECK_PLACE, &check).as_deref() == Some(CHECK)))
     }
 
     /// A keyed digest: cannot be computed without the root key, and never changes.
-    pub fn digest(&self, purpose: &str, bytes: &[u8]) -> [u8; 16] {
+    pub(crate) fn digest(&self, purpose: &str, bytes: &[u8]) -> [u8; 16] {
         self.digests.mac(purpose, bytes)[..16].try_into().expect("sixteen of thirty-two bytes")
     }
 
     /// The key of pseudonyms: derived from the key for digests, so it never changes.
-    pub fn pseudonym_key(&self) -> PseudonymKey {
+    pub(crate) fn pseudonym_key(&self) -> PseudonymKey {
         PseudonymKey::new(self.digests.mac("pseudonym key", b""))
     }
 
-    pub fn key_digest(&self, key: KeyDigest) -> KeyDigest {
+    pub(crate) fn key_digest(&self, key: KeyDigest) -> KeyDigest {
         KeyDigest(self.digest("key", &key.0))
     }
 
@@ -159,7 +159,7 @@ impl KeyStore {
     }
 
     /// The newest tenant key.
-    pub fn tenant(&self, changes: &Changes) -> Sealer {
+    pub(crate) fn tenant(&self, changes: &Changes) -> Sealer {
         let ring = self.ring();
         let newest = changes.tenant.last_key_value().or(ring.tenant.last_key_value());
         let (version, key) = newest.expect("a key store is opened with a tenant key");
@@ -167,7 +167,7 @@ impl KeyStore {
     }
 
     /// The key of a contact; `None` if it is destroyed. An uncommitted key is found in the changes only.
-    pub fn contact(
+    pub(crate) fn contact(
         &self,
         connection: &Connection,
         changes: Option<&Changes>,
@@ -207,7 +207,7 @@ impl KeyStore {
     }
 
     /// Creates the key of a new contact. It is cached once the transaction is committed.
-    pub fn add_contact(
+    pub(crate) fn add_contact(
         &self,
         connection: &Connection,
         changes: &mut Changes,
@@ -224,7 +224,7 @@ impl KeyStore {
     }
 
     /// Opens a sealed value.
-    pub fn unseal(
+    pub(crate) fn unseal(
         &self,
         connection: &Connection,
         changes: Option<&Changes>,
@@ -244,7 +244,7 @@ impl KeyStore {
     }
 
     /// Whether a sealed value opens. Another process may have created keys since this store was opened: they are read first.
-    pub fn try_unseal(
+    pub(crate) fn try_unseal(
         &self,
         connection: &Connection,
         place: SealContext<'_>,
@@ -294,7 +294,12 @@ impl KeyStore {
     }
 
     /// Wraps the tenant keys with a new root key.
-    pub fn rotate_root(&self, connection: &Connection, changes: &mut Changes, new: &RootKey) -> rusqlite::Result<()> {
+    pub(crate) fn rotate_root(
+        &self,
+        connection: &Connection,
+        changes: &mut Changes,
+        new: &RootKey,
+    ) -> rusqlite::Result<()> {
         let old = changes.root.clone().unwrap_or_else(|| self.ring().root.clone());
         for (version, wrapped) in tenant_rows(connection)? {
             let place = tenant_place(version);
@@ -308,7 +313,12 @@ impl KeyStore {
     }
 
     /// Creates a new tenant key and returns its version.
-    pub fn rotate_tenant(&self, connection: &Connection, changes: &mut Changes, now: Time) -> rusqlite::Result<u32> {
+    pub(crate) fn rotate_tenant(
+        &self,
+        connection: &Connection,
+        changes: &mut Changes,
+        now: Time,
+    ) -> rusqlite::Result<u32> {
         let KeyId::Tenant(newest) = self.tenant(changes).id else { unreachable!("the tenant's key has a version") };
         let root = changes.root.clone().unwrap_or_else(|| self.ring().root.clone());
         let (version, key) = (newest + 1, DataKey::generate());
@@ -319,7 +329,7 @@ impl KeyStore {
     }
 
     /// Wraps the keys of the next contacts with the newest tenant key. Returns how many were looked at: 0 when all are done.
-    pub fn rewrap(&self, connection: &Connection, changes: &Changes, rows_max: u32) -> rusqlite::Result<u64> {
+    pub(crate) fn rewrap(&self, connection: &Connection, changes: &Changes, rows_max: u32) -> rusqlite::Result<u64> {
         let done: Option<i64> =
             connection.query_row(include_str!("sql/rewrapped.sql"), [], |row| row.get(0)).optional()?;
         let Some(done) = done else { return Ok(0) };
@@ -345,7 +355,7 @@ impl KeyStore {
     }
 
     /// The transaction is committed: its keys become visible.
-    pub fn commit(&self, changes: Changes) {
+    pub(crate) fn commit(&self, changes: Changes) {
         for (id, contact) in changes.contacts {
             self.cache(id, contact);
         }
@@ -359,7 +369,7 @@ impl KeyStore {
     }
 
     /// Describes the keys without their values.
-    pub fn describe(&self, connection: &Connection) -> rusqlite::Result<KeysRecord> {
+    pub(crate) fn describe(&self, connection: &Connection) -> rusqlite::Result<KeysRecord> {
         let tenant = connection
             .prepare_cached(include_str!("sql/tenant_keys.sql"))?
             .query_map([TENANT], |row| Ok((row.get::<_, u32>(0)?, Time(row.get(2)?))))?

@@ -34,7 +34,7 @@ pub(super) struct WaitingLinks {
 }
 
 impl WaitingLinks {
-    pub fn load(connection: &Connection) -> rusqlite::Result<WaitingLinks> {
+    pub(super) fn load(connection: &Connection) -> rusqlite::Result<WaitingLinks> {
         let mut statement = connection.prepare_cached(include_str!("sql/waiting_digests.sql"))?;
         let digests = statement.query_map([], |row| row.get::<_, [u8; 16]>(0))?;
         let prefixes = digests.map(|digest| digest.map(|digest| prefix(&digest))).collect::<rusqlite::Result<_>>()?;
@@ -48,7 +48,7 @@ impl WaitingLinks {
     }
 
     /// The transaction was rolled back: what is here may be wrong until the next reload.
-    pub fn roll_back(&mut self) {
+    pub(super) fn roll_back(&mut self) {
         (self.is_stale, self.is_complete) = (true, false);
     }
 }
@@ -343,7 +343,7 @@ impl Batch<'_, '_> {
 }
 
 impl Reader<'_> {
-    pub fn event_record(&self, seq: EventSeq) -> rusqlite::Result<Option<EventRecord>> {
+    pub(crate) fn event_record(&self, seq: EventSeq) -> rusqlite::Result<Option<EventRecord>> {
         self.prepare_cached(include_str!("sql/event.sql"))?.query_row([seq], |row| self.event_row(row)).optional()
     }
 
@@ -372,7 +372,7 @@ impl Reader<'_> {
     }
 
     /// The identity that was supplied for the event of a row with the columns of `event_body.sql`.
-    pub fn supplied_of_body(&self, row: &Row<'_>) -> rusqlite::Result<Option<SuppliedIdentity>> {
+    pub(crate) fn supplied_of_body(&self, row: &Row<'_>) -> rusqlite::Result<Option<SuppliedIdentity>> {
         let Some(sealed) = row.get::<_, Option<Vec<u8>>>(3)? else { return Ok(None) };
         match self.is_destroyed(row.get(4)?)? {
             true => Ok(None),
@@ -380,7 +380,7 @@ impl Reader<'_> {
         }
     }
 
-    pub fn event_identity(&self, event: &EventSeq) -> rusqlite::Result<EventIdentity> {
+    pub(crate) fn event_identity(&self, event: &EventSeq) -> rusqlite::Result<EventIdentity> {
         let supplied = self
             .prepare_cached(include_str!("sql/event_identity.sql"))?
             .query_row([event], |row| self.identity_row(row))
@@ -405,13 +405,17 @@ impl Reader<'_> {
         self.prepare_cached(include_str!("sql/identity_lookup.sql"))?.query_row([seq], row).optional()
     }
 
-    pub fn due_identity_lookups(&self, at: &Time, limit: &u32) -> rusqlite::Result<Vec<(EventSeq, u32)>> {
+    pub(crate) fn due_identity_lookups(&self, at: &Time, limit: &u32) -> rusqlite::Result<Vec<(EventSeq, u32)>> {
         self.prepare_cached(include_str!("sql/due_identity_lookups.sql"))?
             .query_map(params![at.0, limit], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect()
     }
 
-    pub fn supplied_identities(&self, contact: &ContactId, limit: &u32) -> rusqlite::Result<Vec<IdentityRecord>> {
+    pub(crate) fn supplied_identities(
+        &self,
+        contact: &ContactId,
+        limit: &u32,
+    ) -> rusqlite::Result<Vec<IdentityRecord>> {
         let mut found = Vec::new();
         for member in self.members(*contact)? {
             let mut statement = self.prepare_cached(include_str!("sql/event_identities.sql"))?;

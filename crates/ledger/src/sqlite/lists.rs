@@ -34,7 +34,11 @@ pub(super) struct JobPlaces {
 }
 
 impl Reader<'_> {
-    pub fn list_jobs(&self, filter: &JobFilter, page: &Page) -> rusqlite::Result<ListPage<(JobRecord, EventRecord)>> {
+    pub(crate) fn list_jobs(
+        &self,
+        filter: &JobFilter,
+        page: &Page,
+    ) -> rusqlite::Result<ListPage<(JobRecord, EventRecord)>> {
         let found = self.search_jobs(filter, *page)?;
         let mut job = self.prepare_cached(include_str!("sql/job.sql"))?;
         let mut event = self.prepare_cached(include_str!("sql/event.sql"))?;
@@ -80,7 +84,7 @@ impl Reader<'_> {
     }
 
     /// Oldest first, so that a replay keeps the order of the jobs.
-    pub fn matching_jobs_part(
+    pub(crate) fn matching_jobs_part(
         &self,
         filter: &JobFilter,
         after: &JobId,

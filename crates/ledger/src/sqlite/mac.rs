@@ -51,7 +51,7 @@ pub(super) struct JobColumns<'a> {
 }
 
 impl JobColumns<'_> {
-    pub fn mac(&self, key_store: &KeyStore) -> Mac {
+    pub(super) fn mac(&self, key_store: &KeyStore) -> Mac {
         let mut columns = Columns::new();
         columns.number(self.id).bytes(&self.event).bytes(self.worker.as_bytes()).bytes(self.queue.as_bytes());
         columns.number(self.entity).number(self.created_at).number(self.contact.unwrap_or(0));
@@ -84,7 +84,7 @@ pub(super) struct EffectColumns {
 
 impl EffectColumns {
     /// The columns of `effect.sql`.
-    pub fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<EffectColumns> {
+    pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<EffectColumns> {
         Ok(EffectColumns {
             job: row.get(0)?,
             key: row.get(1)?,
@@ -105,7 +105,7 @@ impl EffectColumns {
         })
     }
 
-    pub fn mac(&self, key_store: &KeyStore) -> Mac {
+    pub(super) fn mac(&self, key_store: &KeyStore) -> Mac {
         let mut columns = Columns::new();
         columns.number(self.job).bytes(&self.key).number(i64::from(self.step));
         for text in [&self.step_id, &self.action, &self.destination, &self.class, &self.state] {
@@ -136,7 +136,7 @@ pub(super) struct AttemptColumns<'a> {
 }
 
 impl AttemptColumns<'_> {
-    pub fn mac(&self, key_store: &KeyStore) -> Mac {
+    pub(super) fn mac(&self, key_store: &KeyStore) -> Mac {
         let mut columns = Columns::new();
         columns.number(self.job).number(i64::from(self.n)).number(self.seq);
         columns.bytes(self.step_id.as_bytes()).bytes(self.kind.as_bytes());

@@ -22,7 +22,7 @@ pub(super) struct InsertedEvent {
 
 impl InsertedEvent {
     /// The jobs of the workers that are announced.
-    pub fn announced(self, event: &NewEvent, now: Time, wants: impl Fn(&str) -> bool) -> Vec<LoadedJob> {
+    pub(super) fn announced(self, event: &NewEvent, now: Time, wants: impl Fn(&str) -> bool) -> Vec<LoadedJob> {
         let jobs = (self.first_job.0..).zip(&event.jobs).filter(|(_, job)| wants(&job.worker));
         let jobs: Vec<JobRecord> = jobs
             .map(|(id, job)| JobRecord { seq: self.seq, entity: self.entity, ..event.queued(job, JobId(id), now) })

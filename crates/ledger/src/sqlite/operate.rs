@@ -19,7 +19,7 @@ use crate::op::{
 
 impl Batch<'_, '_> {
     /// With `reapply`, applied effects of its classes are superseded and a job starts at the first step.
-    pub fn requeue_jobs(&mut self, replay: &Replay, reapply: &Reapply) -> rusqlite::Result<Vec<ChangedJob>> {
+    pub(super) fn requeue_jobs(&mut self, replay: &Replay, reapply: &Reapply) -> rusqlite::Result<Vec<ChangedJob>> {
         let mut changed = Vec::new();
         for id in &replay.jobs {
             if self.job_head(*id)?.is_none_or(|head| replayable(head.guard.state).is_err()) {
@@ -56,7 +56,7 @@ impl Batch<'_, '_> {
         Ok(changed)
     }
 
-    pub fn make_jobs_due(&mut self, due: &MakeDue) -> rusqlite::Result<Vec<ChangedJob>> {
+    pub(super) fn make_jobs_due(&mut self, due: &MakeDue) -> rusqlite::Result<Vec<ChangedJob>> {
         let mut changed = Vec::new();
         for job in &due.jobs {
             if let Some(head) = self.job_head(*job)?
@@ -69,7 +69,7 @@ impl Batch<'_, '_> {
     }
 
     /// Makes a job due at once if it waits.
-    pub fn make_waiting_due(&self, head: &JobHead, at: Time) -> rusqlite::Result<bool> {
+    pub(super) fn make_waiting_due(&self, head: &JobHead, at: Time) -> rusqlite::Result<bool> {
         if head.guard.state != JobState::Waiting {
             return Ok(false);
         }
@@ -78,7 +78,7 @@ impl Batch<'_, '_> {
         Ok(true)
     }
 
-    pub fn resolve_job(&mut self, resolve: &Resolve) -> rusqlite::Result<Vec<ChangedJob>> {
+    pub(super) fn resolve_job(&mut self, resolve: &Resolve) -> rusqlite::Result<Vec<ChangedJob>> {
         let Some(head) = self.job_head(resolve.job)?.filter(|head| head.guard.state == JobState::Unknown) else {
             return Ok(vec![]);
         };
@@ -107,7 +107,7 @@ impl Batch<'_, '_> {
         Ok(vec![(resolve.job, head.total.worker)])
     }
 
-    pub fn drop_dead_jobs(&mut self, drop: &DropJobs) -> rusqlite::Result<Vec<ChangedJob>> {
+    pub(super) fn drop_dead_jobs(&mut self, drop: &DropJobs) -> rusqlite::Result<Vec<ChangedJob>> {
         let mut changed = Vec::new();
         for id in &drop.jobs {
             let droppable = [JobState::Dead, JobState::Unknown];
@@ -127,20 +127,20 @@ impl Batch<'_, '_> {
         Ok(changed)
     }
 
-    pub fn insert_pause(&mut self, pause: &Pause) -> rusqlite::Result<()> {
+    pub(super) fn insert_pause(&mut self, pause: &Pause) -> rusqlite::Result<()> {
         let Pause { target, actor, reason, at } = pause;
         self.cached(include_str!("sql/upsert_pause.sql"))?.execute(params![target, at.0, actor, reason])?;
         self.is_change = true;
         self.log(*at, actor, "pause", target, reason)
     }
 
-    pub fn delete_pause(&mut self, resume: &Resume) -> rusqlite::Result<()> {
+    pub(super) fn delete_pause(&mut self, resume: &Resume) -> rusqlite::Result<()> {
         self.cached(include_str!("sql/delete_pause.sql"))?.execute([&resume.target])?;
         self.is_change = true;
         self.log(resume.at, &resume.actor, "resume", &resume.target, &resume.reason)
     }
 
-    pub fn insert_revision(&mut self, revision: &NewRevision) -> rusqlite::Result<()> {
+    pub(super) fn insert_revision(&mut self, revision: &NewRevision) -> rusqlite::Result<()> {
         let NewRevision { hash, files, actor, reason, at } = revision;
         let hash = hash.as_ref();
         self.cached(include_str!("sql/insert_revision.sql"))?.execute(params![hash, at.0, actor, files])?;
@@ -152,7 +152,7 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    pub fn write_clock(&mut self, keep: &KeepClock) -> rusqlite::Result<()> {
+    pub(super) fn write_clock(&mut self, keep: &KeepClock) -> rusqlite::Result<()> {
         let ClockRecord { time, steady, allowance, uncounted, ahead, scheduled, scheduled_at_boot } = keep.record;
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         self.cached(include_str!("sql/keep_clock.sql"))?.execute(params![
@@ -171,7 +171,7 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    pub fn rotate_keys(&mut self, rotate: &Rotate) -> rusqlite::Result<u64> {
+    pub(super) fn rotate_keys(&mut self, rotate: &Rotate) -> rusqlite::Result<u64> {
         Ok(match &rotate.rotation {
             Rotation::Root(new) => {
                 self.key_store.rotate_root(self.connection, &mut self.key_changes, new)?;

@@ -80,7 +80,7 @@ impl PruneWalk {
 }
 
 impl Batch<'_, '_> {
-    pub fn prune_slice(&mut self, prune: &Prune) -> rusqlite::Result<Pruned> {
+    pub(super) fn prune_slice(&mut self, prune: &Prune) -> rusqlite::Result<Pruned> {
         let (bodies, bodies_cut) = self.prune_bodies(prune)?;
         let (events, events_cut) = self.prune_events(prune)?;
         let expired = [prune.at.0, i64::from(prune.rows_max)];
@@ -222,7 +222,7 @@ impl Batch<'_, '_> {
         self.count_pruned("body", gone.bodies)
     }
 
-    pub fn count_pruned(&self, kind: &str, rows: usize) -> rusqlite::Result<()> {
+    pub(super) fn count_pruned(&self, kind: &str, rows: usize) -> rusqlite::Result<()> {
         if rows > 0 {
             let rows = i64::try_from(rows).unwrap_or(i64::MAX);
             self.cached(include_str!("sql/add_pruned.sql"))?.execute(params![kind, rows])?;

@@ -85,7 +85,7 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    pub fn body(&self, seq: EventSeq) -> rusqlite::Result<Option<EventBody>> {
+    pub(crate) fn body(&self, seq: EventSeq) -> rusqlite::Result<Option<EventBody>> {
         let mut statement = self.prepare_cached(include_str!("sql/event_body.sql"))?;
         statement.query_row([seq], |row| self.body_row(row)).optional()
     }
@@ -167,7 +167,7 @@ impl Reader<'_> {
         Ok(counts)
     }
 
-    pub fn job(&self, id: &JobId) -> rusqlite::Result<Option<JobRecord>> {
+    pub(crate) fn job(&self, id: &JobId) -> rusqlite::Result<Option<JobRecord>> {
         self.prepare_cached(include_str!("sql/job.sql"))?.query_row([id.0], |row| self.job_row(row)).optional()
     }
 
@@ -180,7 +180,7 @@ impl Reader<'_> {
         Ok(jobs)
     }
 
-    pub fn jobs_of_event(&self, event: &EventRecord) -> rusqlite::Result<Vec<JobRecord>> {
+    pub(crate) fn jobs_of_event(&self, event: &EventRecord) -> rusqlite::Result<Vec<JobRecord>> {
         self.prepare_cached(include_str!("sql/jobs_of_event.sql"))?
             .query_map([event.first_job.0, event.first_job.0 + i64::from(event.jobs)], |row| self.job_row(row))?
             .collect()
@@ -316,13 +316,13 @@ impl Reader<'_> {
         self.key_store.describe(self)
     }
 
-    pub fn live_lanes(&self) -> rusqlite::Result<Vec<LiveLane>> {
+    pub(crate) fn live_lanes(&self) -> rusqlite::Result<Vec<LiveLane>> {
         self.prepare_cached(include_str!("sql/live_lanes.sql"))?
             .query_map([], |row| Ok(LiveLane { worker: row.get(0)?, destination: row.get(1)? }))?
             .collect()
     }
 
-    pub fn job_totals(&self) -> rusqlite::Result<Vec<JobTotal>> {
+    pub(crate) fn job_totals(&self) -> rusqlite::Result<Vec<JobTotal>> {
         self.prepare_cached(include_str!("sql/job_totals.sql"))?
             .query_map([], |row| {
                 Ok(JobTotal {

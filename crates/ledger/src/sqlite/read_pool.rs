@@ -49,14 +49,18 @@ struct Pool {
 }
 
 impl ReadPool {
-    pub fn open(directory: &Path, key_store: Arc<KeyStore>, search_max: Option<Duration>) -> Result<ReadPool, Error> {
+    pub(crate) fn open(
+        directory: &Path,
+        key_store: Arc<KeyStore>,
+        search_max: Option<Duration>,
+    ) -> Result<ReadPool, Error> {
         let idle = Mutex::new(vec![open(directory, Role::Read)?]);
         let search_max = search_max.unwrap_or(SEARCH_MAX);
         Ok(ReadPool { pool: Arc::new(Pool { idle, directory: directory.to_owned(), key_store, search_max }) })
     }
 
     /// Reads one snapshot on a connection of its own, off the async threads.
-    pub async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Reader<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {

@@ -110,7 +110,7 @@ impl Batch<'_, '_> {
     }
 
     /// Expired keys count too.
-    pub fn look_up_keys(&self, lookup: &KeyLookup) -> rusqlite::Result<FoundKeys> {
+    pub(super) fn look_up_keys(&self, lookup: &KeyLookup) -> rusqlite::Result<FoundKeys> {
         let mut found = FoundKeys::default();
         for key in &lookup.keys {
             let key = self.key_store.key_digest(*key);

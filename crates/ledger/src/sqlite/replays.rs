@@ -18,23 +18,23 @@ use crate::op::{AdvanceReplay, ChangedJob, ControlReplay, Controlled, NewReplay,
 use crate::record::{ReplayRecord, audited_replay};
 
 impl Reader<'_> {
-    pub fn replays(&self, page: &Page) -> rusqlite::Result<Vec<ReplayRecord>> {
+    pub(crate) fn replays(&self, page: &Page) -> rusqlite::Result<Vec<ReplayRecord>> {
         self.prepare_cached(include_str!("sql/replays.sql"))?
             .query_map(params![page.after, page.limit], replay_row)?
             .collect()
     }
 
-    pub fn running_replays(&self) -> rusqlite::Result<Vec<ReplayRecord>> {
+    pub(crate) fn running_replays(&self) -> rusqlite::Result<Vec<ReplayRecord>> {
         self.prepare_cached(include_str!("sql/running_replays.sql"))?.query_map([], replay_row)?.collect()
     }
 
-    pub fn replay_record(&self, id: &ReplayId) -> rusqlite::Result<Option<ReplayRecord>> {
+    pub(crate) fn replay_record(&self, id: &ReplayId) -> rusqlite::Result<Option<ReplayRecord>> {
         self.prepare_cached(include_str!("sql/replay.sql"))?.query_row([id.0], replay_row).optional()
     }
 }
 
 impl Batch<'_, '_> {
-    pub fn insert_replay(&mut self, new: &NewReplay) -> rusqlite::Result<ReplayRecord> {
+    pub(super) fn insert_replay(&mut self, new: &NewReplay) -> rusqlite::Result<ReplayRecord> {
         let json = |value: serde_json::Result<String>| value.expect("plain data has a JSON form");
         let millis = |rate: Rate| i64::try_from(rate.per.as_millis()).unwrap_or(i64::MAX);
         let record = self.cached(include_str!("sql/insert_replay.sql"))?.query_row(
@@ -56,7 +56,7 @@ impl Batch<'_, '_> {
         Ok(record)
     }
 
-    pub fn advance(&mut self, advance: &AdvanceReplay) -> rusqlite::Result<Option<Vec<ChangedJob>>> {
+    pub(super) fn advance(&mut self, advance: &AdvanceReplay) -> rusqlite::Result<Option<Vec<ChangedJob>>> {
         let found = self.reader().replay_record(&advance.id)?;
         let is_current = |record: &ReplayRecord| record.state == ReplayState::Running && record.after == advance.after;
         let Some(record) = found.filter(is_current) else { return Ok(None) };
@@ -83,7 +83,7 @@ impl Batch<'_, '_> {
         Ok(Some(changed))
     }
 
-    pub fn control(&mut self, control: &ControlReplay) -> rusqlite::Result<Controlled> {
+    pub(super) fn control(&mut self, control: &ControlReplay) -> rusqlite::Result<Controlled> {
         let Some(record) = self.reader().replay_record(&control.id)? else { return Ok(Controlled::Unknown) };
         if record.state == control.state {
             return Ok(Controlled::Same(record));
@@ -99,7 +99,7 @@ impl Batch<'_, '_> {
     }
 
     /// The effects that are applied again make room for others.
-    pub fn supersede_effects(&mut self, job: JobId, reapply: &Reapply, at: Time) -> rusqlite::Result<()> {
+    pub(super) fn supersede_effects(&mut self, job: JobId, reapply: &Reapply, at: Time) -> rusqlite::Result<()> {
         let applied: Vec<EffectColumns> = self
             .cached(include_str!("sql/applied_effects.sql"))?
             .query_map([job.0], EffectColumns::read)?

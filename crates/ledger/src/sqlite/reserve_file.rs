@@ -21,7 +21,7 @@ pub(super) struct ReserveFile {
 
 impl ReserveFile {
     /// Fails for any reason but a full disk.
-    pub fn new(directory: &Path) -> io::Result<ReserveFile> {
+    pub(super) fn new(directory: &Path) -> io::Result<ReserveFile> {
         let mut reserve = ReserveFile { path: directory.join("ballast"), kept: false, tried_at: Instant::now() };
         reserve.kept = reserve.write()?;
         if !reserve.kept {
@@ -31,19 +31,19 @@ impl ReserveFile {
     }
 
     /// Deletes the file.
-    pub fn spend(&mut self) {
+    pub(super) fn spend(&mut self) {
         let _ = std::fs::remove_file(&self.path);
         self.kept = false;
         self.tried_at = Instant::now();
     }
 
     /// Whether the file was deleted and is not restored yet.
-    pub fn is_spent(&self) -> bool {
+    pub(super) fn is_spent(&self) -> bool {
         !self.kept
     }
 
     /// Whether the file exists; restores it if there is room again.
-    pub fn is_kept(&mut self) -> io::Result<bool> {
+    pub(super) fn is_kept(&mut self) -> io::Result<bool> {
         if !self.kept && self.tried_at.elapsed() >= RESTORE_INTERVAL {
             self.tried_at = Instant::now();
             self.kept = self.write()?;

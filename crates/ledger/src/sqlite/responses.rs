@@ -16,7 +16,7 @@ use crate::filter::Page;
 use crate::record::ResponseCount;
 
 impl Batch<'_, '_> {
-    pub fn write_response(&mut self, clock: &ResponseClock) -> rusqlite::Result<()> {
+    pub(super) fn write_response(&mut self, clock: &ResponseClock) -> rusqlite::Result<()> {
         self.cached(include_str!("sql/write_response.sql"))?.execute(params![
             clock.event,
             clock.event_id.0,
@@ -34,7 +34,7 @@ impl Batch<'_, '_> {
     }
 
     /// Stores a clock after a look, or deletes one that has ended. `false` if it does not run any more.
-    pub fn change_response(&mut self, change: &ResponseChange) -> rusqlite::Result<bool> {
+    pub(super) fn change_response(&mut self, change: &ResponseChange) -> rusqlite::Result<bool> {
         let clock = &change.clock;
         let stored = self.cached(include_str!("sql/response.sql"))?.query_row([clock.event], clock_row).optional()?;
         let Some(stored) = stored else { return Ok(false) };
@@ -50,7 +50,7 @@ impl Batch<'_, '_> {
 }
 
 impl Reader<'_> {
-    pub fn due_responses(&self, now: &Time, limit: &u32) -> rusqlite::Result<Vec<DueResponse>> {
+    pub(crate) fn due_responses(&self, now: &Time, limit: &u32) -> rusqlite::Result<Vec<DueResponse>> {
         let mut statement = self.prepare_cached(include_str!("sql/due_responses.sql"))?;
         let mut rows = statement.query([now.0, i64::from(*limit)])?;
         let mut due = Vec::new();
@@ -76,13 +76,13 @@ impl Reader<'_> {
         Ok(due)
     }
 
-    pub fn responses(&self, page: &Page) -> rusqlite::Result<Vec<ResponseClock>> {
+    pub(crate) fn responses(&self, page: &Page) -> rusqlite::Result<Vec<ResponseClock>> {
         let mut statement = self.prepare_cached(include_str!("sql/responses.sql"))?;
         let before = page.after.unwrap_or(i64::MAX);
         statement.query_map([before, i64::from(page.limit)], clock_row)?.collect()
     }
 
-    pub fn response_counts(&self) -> rusqlite::Result<Vec<ResponseCount>> {
+    pub(crate) fn response_counts(&self) -> rusqlite::Result<Vec<ResponseCount>> {
         let mut statement = self.prepare_cached(include_str!("sql/response_counts.sql"))?;
         let count = |row: &rusqlite::Row<'_>| {
             let state: String = row.get(1)?;

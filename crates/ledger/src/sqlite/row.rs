@@ -77,83 +77,83 @@ pub(super) mod place {
         SealContext { stable, ..SealContext::new(table, seq, column) }
     }
 
-    pub fn key_text<'a>(seq: i64, event: EventId) -> SealContext<'a> {
+    pub(crate) fn key_text<'a>(seq: i64, event: EventId) -> SealContext<'a> {
         of_event("event", seq, event, "key_text")
     }
 
-    pub fn body<'a>(seq: i64, event: EventId) -> SealContext<'a> {
+    pub(crate) fn body<'a>(seq: i64, event: EventId) -> SealContext<'a> {
         of_event("event_body", seq, event, "sealed")
     }
 
-    pub fn variant(seq: i64, event: EventId, n: &[u8; 8]) -> SealContext<'_> {
+    pub(crate) fn variant(seq: i64, event: EventId, n: &[u8; 8]) -> SealContext<'_> {
         SealContext { part: n, ..of_event("variant", seq, event, "sealed") }
     }
 
-    pub fn job_message<'a>(job: i64, identity: StableId) -> SealContext<'a> {
+    pub(crate) fn job_message<'a>(job: i64, identity: StableId) -> SealContext<'a> {
         SealContext { stable: Some(identity), ..SealContext::new("job", job, "message") }
     }
 
-    pub fn job_result<'a>(job: i64, identity: StableId) -> SealContext<'a> {
+    pub(crate) fn job_result<'a>(job: i64, identity: StableId) -> SealContext<'a> {
         SealContext { stable: Some(identity), ..SealContext::new("job", job, "result") }
     }
 
     /// An effect key is derived from the event id.
-    pub fn effect_result(job: i64, key: &[u8; 16]) -> SealContext<'_> {
+    pub(crate) fn effect_result(job: i64, key: &[u8; 16]) -> SealContext<'_> {
         let stable = Some(StableId { owner: *key, index: 0 });
         SealContext { part: key, stable, ..SealContext::new("effect", job, "result") }
     }
 
     /// An approval id is an effect key.
-    pub fn approval<'a>(job: i64, id: &'a [u8; 16], column: &'static str) -> SealContext<'a> {
+    pub(crate) fn approval<'a>(job: i64, id: &'a [u8; 16], column: &'static str) -> SealContext<'a> {
         let stable = Some(StableId { owner: *id, index: 0 });
         SealContext { part: id, stable, ..SealContext::new("approval", job, column) }
     }
 
-    pub fn contact_state<'a>(id: i64) -> SealContext<'a> {
+    pub(crate) fn contact_state<'a>(id: i64) -> SealContext<'a> {
         SealContext::new("contact", id, "sealed")
     }
 
-    pub fn waiting_event<'a>(seq: i64, event: EventId) -> SealContext<'a> {
+    pub(crate) fn waiting_event<'a>(seq: i64, event: EventId) -> SealContext<'a> {
         of_event("waiting_event", seq, event, "sealed")
     }
 
-    pub fn event_identity<'a>(seq: i64, event: EventId) -> SealContext<'a> {
+    pub(crate) fn event_identity<'a>(seq: i64, event: EventId) -> SealContext<'a> {
         of_event("event_identity", seq, event, "sealed")
     }
 
     /// The part is the number of the revision.
-    pub fn event_revision(seq: i64, event: EventId, n: &[u8; 4]) -> SealContext<'_> {
+    pub(crate) fn event_revision(seq: i64, event: EventId, n: &[u8; 4]) -> SealContext<'_> {
         SealContext { part: n, ..of_event("event_revision", seq, event, "sealed") }
     }
 
-    pub fn contact_write(contact: i64, slot: &[u8; 16]) -> SealContext<'_> {
+    pub(crate) fn contact_write(contact: i64, slot: &[u8; 16]) -> SealContext<'_> {
         SealContext { part: slot, ..SealContext::new("contact_write", contact, "sealed") }
     }
 
     /// There is one row.
-    pub fn shadow<'a>() -> SealContext<'a> {
+    pub(crate) fn shadow<'a>() -> SealContext<'a> {
         SealContext::new("shadow", 1, "sealed")
     }
 
-    pub fn payload_shape<'a>(id: i64) -> SealContext<'a> {
+    pub(crate) fn payload_shape<'a>(id: i64) -> SealContext<'a> {
         SealContext::new("payload_shape", id, "sealed")
     }
 
-    pub fn command_body<'a>(id: i64) -> SealContext<'a> {
+    pub(crate) fn command_body<'a>(id: i64) -> SealContext<'a> {
         SealContext::new("command", id, "body")
     }
 
-    pub fn suppression_label<'a>(id: i64) -> SealContext<'a> {
+    pub(crate) fn suppression_label<'a>(id: i64) -> SealContext<'a> {
         SealContext::new("suppression", id, "label")
     }
 
-    pub fn attempt_message(job: i64, identity: StableId, n_and_start: &[u8; 12]) -> SealContext<'_> {
+    pub(crate) fn attempt_message(job: i64, identity: StableId, n_and_start: &[u8; 12]) -> SealContext<'_> {
         let stable = Some(identity);
         SealContext { part: n_and_start, stable, ..SealContext::new("attempt", job, "message") }
     }
 
     /// Distinguishes an attempt from the others of its job.
-    pub fn attempt_part(n: u32, started_at: i64) -> [u8; 12] {
+    pub(crate) fn attempt_part(n: u32, started_at: i64) -> [u8; 12] {
         let mut part = [0; 12];
         part[..4].copy_from_slice(&n.to_be_bytes());
         part[4..].copy_from_slice(&started_at.to_be_bytes());
@@ -162,14 +162,19 @@ pub(super) mod place {
 }
 
 impl Reader<'_> {
-    pub fn opened(&self, row: &Row<'_>, column: usize, place: SealContext<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
+    pub(crate) fn opened(
+        &self,
+        row: &Row<'_>,
+        column: usize,
+        place: SealContext<'_>,
+    ) -> rusqlite::Result<Option<Vec<u8>>> {
         match row.get_ref(column)?.as_blob_or_null().map_err(|error| wrong(column, &error.to_string()))? {
             Some(sealed) => self.key_store.unseal(self.connection, self.changes, place, sealed).map(Some),
             None => Ok(None),
         }
     }
 
-    pub fn opened_text(&self, row: &Row<'_>, column: usize, place: SealContext<'_>) -> rusqlite::Result<String> {
+    pub(crate) fn opened_text(&self, row: &Row<'_>, column: usize, place: SealContext<'_>) -> rusqlite::Result<String> {
         let opened = self.opened(row, column, place)?.unwrap_or_default();
         String::from_utf8(opened).map_err(|error| wrong(column, &error.to_string()))
     }
@@ -197,13 +202,13 @@ impl Reader<'_> {
     }
 
     /// The event of a job and its place among the event's jobs.
-    pub fn job_identity(&self, job: i64) -> rusqlite::Result<StableId> {
+    pub(crate) fn job_identity(&self, job: i64) -> rusqlite::Result<StableId> {
         let mut statement = self.prepare_cached(include_str!("sql/job_identity.sql"))?;
         statement.query_row([job], |row| Ok(StableId { owner: row.get(0)?, index: row.get(1)? }))
     }
 
     /// The columns of `event.sql`.
-    pub fn event_row(&self, row: &Row<'_>) -> rusqlite::Result<EventRecord> {
+    pub(crate) fn event_row(&self, row: &Row<'_>) -> rusqlite::Result<EventRecord> {
         let (seq, id) = (row.get(0)?, EventId(row.get(1)?));
         Ok(EventRecord {
             seq,
@@ -227,7 +232,7 @@ impl Reader<'_> {
     }
 
     /// The columns of `event_body.sql`. The normalized event is as it was edited last.
-    pub fn body_row(&self, row: &Row<'_>) -> rusqlite::Result<EventBody> {
+    pub(crate) fn body_row(&self, row: &Row<'_>) -> rusqlite::Result<EventBody> {
         let mut body = self.accepted_body_row(row)?;
         if let Some((n, edited)) = self.edited_of_body(row)? {
             (body.edits, body.normalized) = (n, edited);
@@ -236,7 +241,7 @@ impl Reader<'_> {
     }
 
     /// The same without edits. The normalized event has the identity that was supplied for it.
-    pub fn accepted_body_row(&self, row: &Row<'_>) -> rusqlite::Result<EventBody> {
+    pub(crate) fn accepted_body_row(&self, row: &Row<'_>) -> rusqlite::Result<EventBody> {
         let opened = self.opened(row, 0, place::body(row.get(1)?, EventId(row.get(2)?)))?;
         let mut body = opened.as_deref().and_then(body_of).ok_or_else(|| wrong(0, "a body has three parts"))?;
         if let Some(supplied) = self.supplied_of_body(row)? {
@@ -247,21 +252,21 @@ impl Reader<'_> {
     }
 
     /// The body among the columns of `variants.sql`.
-    pub fn variant_body_row(&self, seq: EventSeq, row: &Row<'_>) -> rusqlite::Result<Option<EventBody>> {
+    pub(crate) fn variant_body_row(&self, seq: EventSeq, row: &Row<'_>) -> rusqlite::Result<Option<EventBody>> {
         let n = row.get::<_, i64>(0)?.to_be_bytes();
         let opened = self.opened(row, 6, place::variant(seq, EventId(row.get(7)?), &n))?;
         opened.map(|bytes| body_of(&bytes).ok_or_else(|| wrong(6, "a body has three parts"))).transpose()
     }
 
     /// Failure message of a job; empty if it has none.
-    pub fn message_of(&self, job: JobId) -> rusqlite::Result<String> {
+    pub(crate) fn message_of(&self, job: JobId) -> rusqlite::Result<String> {
         let mut statement = self.prepare_cached(include_str!("sql/job_message.sql"))?;
         let identity = self.job_identity(job.0)?;
         statement.query_row([job.0], |row| self.opened_text(row, 0, place::job_message(job.0, identity)))
     }
 
     /// The columns of `job.sql`.
-    pub fn job_row(&self, row: &Row<'_>) -> rusqlite::Result<JobRecord> {
+    pub(crate) fn job_row(&self, row: &Row<'_>) -> rusqlite::Result<JobRecord> {
         let id = row.get(0)?;
         Ok(JobRecord {
             id: JobId(id),
@@ -294,7 +299,7 @@ impl Reader<'_> {
     }
 
     /// The columns of `effects.sql`.
-    pub fn effect_row(&self, row: &Row<'_>) -> rusqlite::Result<EffectRecord> {
+    pub(crate) fn effect_row(&self, row: &Row<'_>) -> rusqlite::Result<EffectRecord> {
         let (job, key) = (row.get(0)?, row.get(3)?);
         Ok(EffectRecord {
             job: JobId(job),
@@ -323,7 +328,7 @@ impl Reader<'_> {
     }
 
     /// The columns of `attempts.sql`.
-    pub fn attempt_row(&self, row: &Row<'_>) -> rusqlite::Result<AttemptRecord> {
+    pub(crate) fn attempt_row(&self, row: &Row<'_>) -> rusqlite::Result<AttemptRecord> {
         let (job, n, started_at) = (row.get(0)?, row.get(1)?, row.get(4)?);
         let part = place::attempt_part(n, started_at);
         Ok(AttemptRecord {

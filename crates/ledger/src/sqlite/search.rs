@@ -25,7 +25,7 @@ pub(super) struct SearchBudget {
 }
 
 impl SearchBudget {
-    pub fn of(time: Duration) -> SearchBudget {
+    pub(super) fn of(time: Duration) -> SearchBudget {
         SearchBudget { deadline: Instant::now() + time, rows: 0 }
     }
 
@@ -44,7 +44,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    pub fn keyword(self) -> &'static str {
+    pub(super) fn keyword(self) -> &'static str {
         match self {
             Order::NewestFirst => "DESC",
             Order::OldestFirst => "ASC",

@@ -10,13 +10,13 @@ use crate::op::{KeepShadow, SetShadow, StopShadow};
 use crate::record::ShadowRecord;
 
 impl Batch<'_, '_> {
-    pub fn write_shadow(&mut self, set: &SetShadow) -> rusqlite::Result<()> {
+    pub(super) fn write_shadow(&mut self, set: &SetShadow) -> rusqlite::Result<()> {
         self.cached(include_str!("sql/put_shadow.sql"))?
             .execute(params![set.hash, set.files, set.at.0, set.actor, set.reason])?;
         self.log(set.at, &set.actor, "shadow", &set.hash, &set.reason)
     }
 
-    pub fn delete_shadow(&mut self, stop: &StopShadow) -> rusqlite::Result<bool> {
+    pub(super) fn delete_shadow(&mut self, stop: &StopShadow) -> rusqlite::Result<bool> {
         let hash: Option<String> =
             self.cached(include_str!("sql/delete_shadow.sql"))?.query_row([], |row| row.get(0)).optional()?;
         let Some(hash) = hash else { return Ok(false) };
@@ -24,7 +24,7 @@ impl Batch<'_, '_> {
         Ok(true)
     }
 
-    pub fn write_shadow_report(&mut self, keep: &KeepShadow) -> rusqlite::Result<bool> {
+    pub(super) fn write_shadow_report(&mut self, keep: &KeepShadow) -> rusqlite::Result<bool> {
         let sealed = self.sealer(None)?.seal(place::shadow(), &[keep.report.as_bytes()]);
         let written = self.cached(include_str!("sql/keep_shadow.sql"))?.execute(params![
             keep.hash,
@@ -39,7 +39,7 @@ impl Batch<'_, '_> {
 }
 
 impl Reader<'_> {
-    pub fn shadow(&self) -> rusqlite::Result<Option<ShadowRecord>> {
+    pub(crate) fn shadow(&self) -> rusqlite::Result<Option<ShadowRecord>> {
         let mut statement = self.prepare_cached(include_str!("sql/shadow.sql"))?;
         let record = |row: &rusqlite::Row<'_>| {
             let report = match row.get::<_, Option<Vec<u8>>>(7)? {

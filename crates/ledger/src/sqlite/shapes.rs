@@ -10,7 +10,7 @@ use crate::op::{AcceptDrift, KeepShapes};
 use crate::record::{EventSeq, ShapeRecord};
 
 impl Batch<'_, '_> {
-    pub fn write_shapes(&mut self, keep: &KeepShapes) -> rusqlite::Result<bool> {
+    pub(super) fn write_shapes(&mut self, keep: &KeepShapes) -> rusqlite::Result<bool> {
         let reader = self.reader();
         if reader.payloads_seen()? != keep.after {
             return Ok(false);
@@ -28,7 +28,7 @@ impl Batch<'_, '_> {
         Ok(true)
     }
 
-    pub fn accept_notices(&mut self, accept: &AcceptDrift) -> rusqlite::Result<u64> {
+    pub(super) fn accept_notices(&mut self, accept: &AcceptDrift) -> rusqlite::Result<u64> {
         let records = self.reader().shapes(&Some(accept.source.clone()))?;
         let mut accepted = 0;
         for mut record in records.into_iter().filter(|record| accept.is_about(&record.event_type)) {
@@ -70,7 +70,7 @@ impl Batch<'_, '_> {
 }
 
 impl Reader<'_> {
-    pub fn shapes(&self, source: &Option<String>) -> rusqlite::Result<Vec<ShapeRecord>> {
+    pub(crate) fn shapes(&self, source: &Option<String>) -> rusqlite::Result<Vec<ShapeRecord>> {
         let mut statement = self.prepare_cached(include_str!("sql/shapes.sql"))?;
         let mut rows = statement.query([source])?;
         let mut records = Vec::new();
@@ -83,11 +83,11 @@ impl Reader<'_> {
         Ok(records)
     }
 
-    pub fn payloads_seen(&self) -> rusqlite::Result<Option<EventSeq>> {
+    pub(crate) fn payloads_seen(&self) -> rusqlite::Result<Option<EventSeq>> {
         self.prepare_cached(include_str!("sql/payloads_seen.sql"))?.query_row([], |row| row.get(0)).optional()
     }
 
-    pub fn drifting_sources(&self) -> rusqlite::Result<Vec<(String, u64)>> {
+    pub(crate) fn drifting_sources(&self) -> rusqlite::Result<Vec<(String, u64)>> {
         let mut statement = self.prepare_cached(include_str!("sql/drifting_sources.sql"))?;
         let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())))?;
         rows.collect()

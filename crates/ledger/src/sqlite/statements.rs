@@ -38,15 +38,15 @@ pub(super) enum Bound<'v> {
 }
 
 impl<'v> Bound<'v> {
-    pub fn number(value: Option<i64>) -> Bound<'v> {
+    pub(super) fn number(value: Option<i64>) -> Bound<'v> {
         value.map_or(Bound::Null, Bound::Number)
     }
 
-    pub fn name(value: Option<&'v str>) -> Bound<'v> {
+    pub(super) fn name(value: Option<&'v str>) -> Bound<'v> {
         value.map_or(Bound::Null, Bound::Name)
     }
 
-    pub fn blob(value: Option<&'v [u8]>) -> Bound<'v> {
+    pub(super) fn blob(value: Option<&'v [u8]>) -> Bound<'v> {
         value.map_or(Bound::Null, Bound::Blob)
     }
 }
@@ -123,16 +123,16 @@ pub(super) struct Statements<'a> {
 }
 
 impl<'a> Statements<'a> {
-    pub fn new(connection: &'a Connection) -> Statements<'a> {
+    pub(super) fn new(connection: &'a Connection) -> Statements<'a> {
         Statements { connection, found: [const { None }; TEXTS.len()] }
     }
 
-    pub fn get(&mut self, which: StatementId) -> rusqlite::Result<&mut CachedStatement<'a>> {
+    pub(super) fn get(&mut self, which: StatementId) -> rusqlite::Result<&mut CachedStatement<'a>> {
         self.prepared(which).map(|prepared| &mut prepared.statement)
     }
 
     /// Executes a statement that is executed in no other way.
-    pub fn execute(&mut self, which: StatementId, values: &[Bound<'_>]) -> rusqlite::Result<()> {
+    pub(super) fn execute(&mut self, which: StatementId, values: &[Bound<'_>]) -> rusqlite::Result<()> {
         let prepared = self.prepared(which)?;
         prepared.bind(values)?;
         prepared.statement.raw_execute().map(drop)

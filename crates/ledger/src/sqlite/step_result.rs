@@ -13,7 +13,7 @@ use super::row::place;
 use crate::op::{Mark, Marked, StepResult, StepWarning};
 
 impl Batch<'_, '_> {
-    pub fn record_step_result(&mut self, result: &StepResult) -> rusqlite::Result<Option<Value>> {
+    pub(super) fn record_step_result(&mut self, result: &StepResult) -> rusqlite::Result<Option<Value>> {
         let contact = self.job_head(result.job)?.and_then(|head| head.contact);
         self.record_output(result, contact)
     }
@@ -36,7 +36,7 @@ impl Batch<'_, '_> {
         Ok(Some(result.result.clone()))
     }
 
-    pub fn set_mark_of(&mut self, mark: &Mark) -> rusqlite::Result<Option<Marked>> {
+    pub(super) fn set_mark_of(&mut self, mark: &Mark) -> rusqlite::Result<Option<Marked>> {
         let Some(mut head) = self.head_of_run(&mark.result)? else { return Ok(None) };
         let marked = self.claim_mark(mark)?;
         let effect = self.step_effect(head.contact, &mark.result, &marked.output())?;

@@ -21,7 +21,7 @@ struct Lane {
 
 impl Batch<'_, '_> {
     /// The effect of a job was settled: its call may be applied later, or its write is confirmed.
-    pub fn note_straggler(
+    pub(super) fn note_straggler(
         &mut self,
         head: &JobHead,
         settled: &EffectSettlement,
@@ -73,7 +73,7 @@ impl Batch<'_, '_> {
         }
     }
 
-    pub fn recheck_lanes(&mut self, recheck: &Recheck) -> rusqlite::Result<Vec<ChangedJob>> {
+    pub(super) fn recheck_lanes(&mut self, recheck: &Recheck) -> rusqlite::Result<Vec<ChangedJob>> {
         let mut due = Vec::new();
         {
             let mut statement = self.cached(include_str!("sql/due_stragglers.sql"))?;

@@ -36,7 +36,7 @@ pub(super) struct TotalRef<'a> {
 }
 
 impl TotalKey {
-    pub fn as_ref(&self) -> TotalRef<'_> {
+    pub(super) fn as_ref(&self) -> TotalRef<'_> {
         TotalRef {
             state: self.state,
             worker: &self.worker,
@@ -64,11 +64,11 @@ impl TotalKey {
 pub(super) struct TotalChanges(Vec<(TotalKey, i64)>);
 
 impl TotalChanges {
-    pub fn add(&mut self, key: TotalRef<'_>) {
+    pub(super) fn add(&mut self, key: TotalRef<'_>) {
         self.change(key, 1);
     }
 
-    pub fn remove(&mut self, key: TotalRef<'_>) {
+    pub(super) fn remove(&mut self, key: TotalRef<'_>) {
         self.change(key, -1);
     }
 
@@ -90,7 +90,7 @@ impl TotalChanges {
         }
     }
 
-    pub fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(super) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut add = connection.prepare_cached(include_str!("sql/add_job_total.sql"))?;
         for (key, change) in self.0.drain(..).filter(|(_, change)| *change != 0) {
             add.execute(params![
@@ -113,7 +113,7 @@ impl TotalChanges {
 pub(super) struct Names(HashSet<Arc<str>>);
 
 impl Names {
-    pub fn intern(&mut self, name: &str) -> Arc<str> {
+    pub(super) fn intern(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.0.get(name) {
             return known.clone();
         }

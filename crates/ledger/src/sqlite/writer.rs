@@ -78,7 +78,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub fn open(directory: &Path, options: LedgerOptions, stats: Arc<Stats>) -> Result<Writer, Error> {
+    pub(crate) fn open(directory: &Path, options: LedgerOptions, stats: Arc<Stats>) -> Result<Writer, Error> {
         let mut connection = open(directory, Role::Write)?;
         truncate_wal(&connection)?;
         let key_store = Arc::new(KeyStore::open(&mut connection, options.root_key, (options.clock)())?);
@@ -125,17 +125,17 @@ impl Writer {
     }
 
     /// Opens sealed rows, for readers.
-    pub fn key_store(&self) -> Arc<KeyStore> {
+    pub(crate) fn key_store(&self) -> Arc<KeyStore> {
         self.key_store.clone()
     }
 
-    pub fn opened(&self) -> Opened {
+    pub(crate) fn opened(&self) -> Opened {
         let pseudonyms = self.key_store.pseudonym_key();
         Opened { term: self.term, changes: self.changes.subscribe(), pseudonyms }
     }
 
     /// Runs until it receives a close, or every sender is gone.
-    pub fn run(mut self, mut operations: BatchReceiver<Op>) {
+    pub(crate) fn run(mut self, mut operations: BatchReceiver<Op>) {
         let mut batch = Vec::with_capacity(BATCH_OPS_MAX);
         while operations.recv_batch(&mut batch, BATCH_OPS_MAX) > 0 {
             self.stats.queued.fetch_sub(batch.len() as u64, Ordering::Relaxed);

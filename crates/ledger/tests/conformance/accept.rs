@@ -12,7 +12,7 @@ use sluice_ledger::{Acceptance, NewEvent, NewJob};
 use crate::driver::{Driver, open};
 use crate::fixtures::{START, event};
 
-pub async fn a_new_event_is_kept_whole<D: Driver>() {
+pub(crate) async fn a_new_event_is_kept_whole<D: Driver>() {
     let fixture = open::<D>();
     fixture.clock.advance(40);
     let mut new = event("a");
@@ -46,7 +46,7 @@ pub async fn a_new_event_is_kept_whole<D: Driver>() {
 }
 
 /// The number itself says nothing: it may be another than the one that was given.
-pub async fn jobs_about_one_entity_are_known_by_it<D: Driver>() {
+pub(crate) async fn jobs_about_one_entity_are_known_by_it<D: Driver>() {
     let fixture = open::<D>();
     let mut entities = Vec::new();
     for (key, entity) in [("a", 7), ("b", 7), ("c", 8)] {
@@ -56,7 +56,7 @@ pub async fn jobs_about_one_entity_are_known_by_it<D: Driver>() {
     assert!(entities[0] == entities[1] && entities[1] != entities[2], "{entities:?}");
 }
 
-pub async fn an_event_may_come_without_jobs<D: Driver>() {
+pub(crate) async fn an_event_may_come_without_jobs<D: Driver>() {
     let fixture = open::<D>();
     let mut none = event("nothing to do");
     none.jobs.clear();
@@ -67,7 +67,7 @@ pub async fn an_event_may_come_without_jobs<D: Driver>() {
     assert_eq!(second.seq, first.seq + 1);
 }
 
-pub async fn a_repeat_is_answered_with_the_first<D: Driver>() {
+pub(crate) async fn a_repeat_is_answered_with_the_first<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept("a").await;
     let mut again = event("a");
@@ -78,7 +78,7 @@ pub async fn a_repeat_is_answered_with_the_first<D: Driver>() {
     assert_eq!(fixture.ledger.event_count().await.unwrap(), 1);
 }
 
-pub async fn a_repeat_with_other_content_is_a_clash<D: Driver>() {
+pub(crate) async fn a_repeat_with_other_content_is_a_clash<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept("a").await;
     let mut other = event("a");
@@ -88,7 +88,7 @@ pub async fn a_repeat_with_other_content_is_a_clash<D: Driver>() {
     assert_eq!(repeat.id, first.id);
 }
 
-pub async fn a_repeat_shows_what_came_of_the_first<D: Driver>() {
+pub(crate) async fn a_repeat_shows_what_came_of_the_first<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job_that_is("a", JobState::Succeeded).await;
     let repeat = fixture.repeat(event("a")).await;
@@ -96,7 +96,7 @@ pub async fn a_repeat_shows_what_came_of_the_first<D: Driver>() {
     assert_eq!(repeat.jobs[0].result.as_deref(), Some(&serde_json::json!({ "id": "003" })));
 }
 
-pub async fn repeats_within_one_commit_have_one_owner<D: Driver>() {
+pub(crate) async fn repeats_within_one_commit_have_one_owner<D: Driver>() {
     let mut fixture = open::<D>();
     let blocker = fixture.block_writer().await;
     // The writer stands still: both of these wait for the same commit.
@@ -117,7 +117,7 @@ pub async fn repeats_within_one_commit_have_one_owner<D: Driver>() {
     assert_eq!(fixture.ledger.event_count().await.unwrap(), 2);
 }
 
-pub async fn two_hundred_senders_of_one_key_make_one_event<D: Driver>() {
+pub(crate) async fn two_hundred_senders_of_one_key_make_one_event<D: Driver>() {
     let mut fixture = open::<D>();
     let senders: Vec<_> = (0..200)
         .map(|_| {
@@ -144,7 +144,7 @@ pub async fn two_hundred_senders_of_one_key_make_one_event<D: Driver>() {
     assert!(fixture.announced.try_recv().is_err());
 }
 
-pub async fn the_same_key_of_another_tenant_or_flow_is_another_key<D: Driver>() {
+pub(crate) async fn the_same_key_of_another_tenant_or_flow_is_another_key<D: Driver>() {
     let fixture = open::<D>();
     let mut ids = HashSet::new();
     for (tenant, flow) in [("t1", "leads"), ("t2", "leads"), ("t1", "orders")] {
@@ -155,7 +155,7 @@ pub async fn the_same_key_of_another_tenant_or_flow_is_another_key<D: Driver>() 
     assert_eq!(ids.len(), 3);
 }
 
-pub async fn keys_that_begin_alike_are_told_apart<D: Driver>() {
+pub(crate) async fn keys_that_begin_alike_are_told_apart<D: Driver>() {
     let fixture = open::<D>();
     let alike = |last: u8| {
         let mut new = event("alike");
@@ -170,7 +170,7 @@ pub async fn keys_that_begin_alike_are_told_apart<D: Driver>() {
     assert_eq!(fixture.ledger.find_event(ids[1]).await.unwrap().unwrap().id, ids[1]);
 }
 
-pub async fn a_sender_that_hangs_up_has_sent_all_the_same<D: Driver>() {
+pub(crate) async fn a_sender_that_hangs_up_has_sent_all_the_same<D: Driver>() {
     let mut fixture = open::<D>();
     let blocker = fixture.block_writer().await;
     let hasty = fixture.ledger.accept(event("a"));
@@ -189,7 +189,7 @@ pub async fn a_sender_that_hangs_up_has_sent_all_the_same<D: Driver>() {
     assert_eq!(fixture.ledger.event_count().await.unwrap(), 2);
 }
 
-pub async fn jobs_that_nobody_wants_to_hear_of_are_not_announced_and_can_be_read<D: Driver>() {
+pub(crate) async fn jobs_that_nobody_wants_to_hear_of_are_not_announced_and_can_be_read<D: Driver>() {
     let mut fixture = open::<D>();
     fixture.unwanted.lock().unwrap().insert("slow-worker".to_owned());
     let several = |name: &str| {
@@ -219,7 +219,7 @@ pub async fn jobs_that_nobody_wants_to_hear_of_are_not_announced_and_can_be_read
     assert_eq!(live.len(), 5);
 }
 
-pub async fn jobs_are_announced_once_they_can_be_read_and_before_the_sender_is_answered<D: Driver>() {
+pub(crate) async fn jobs_are_announced_once_they_can_be_read_and_before_the_sender_is_answered<D: Driver>() {
     let mut fixture = open::<D>();
     fixture.gate.shut();
     let mut new = event("a");

@@ -41,7 +41,7 @@ async fn known<D: Driver>(fixture: &Fixture<D>, n: u8) -> bool {
     fixture.ledger.credential(digest(n)).await.unwrap().is_some()
 }
 
-pub async fn a_user_is_added_changed_and_removed_over_restarts<D: Driver>() {
+pub(crate) async fn a_user_is_added_changed_and_removed_over_restarts<D: Driver>() {
     let fixture = open::<D>();
     assert!(fixture.ledger.put_user(put("ann", Role::Viewer, Some("$hash"))).await.unwrap(), "new");
     let change = PutUser { at: at(5), reveal: true, ..put("ann", Role::Admin, None) };
@@ -61,7 +61,7 @@ pub async fn a_user_is_added_changed_and_removed_over_restarts<D: Driver>() {
     assert!(audit.iter().any(|line| line.contains("remove") && line.contains("user ann")), "{audit:?}");
 }
 
-pub async fn a_new_password_or_a_removal_ends_the_sessions_of_a_user<D: Driver>() {
+pub(crate) async fn a_new_password_or_a_removal_ends_the_sessions_of_a_user<D: Driver>() {
     let fixture = open::<D>();
     for (name, n) in [("ann", 1), ("bob", 2)] {
         fixture.ledger.put_user(put(name, Role::Viewer, None)).await.unwrap();
@@ -77,7 +77,7 @@ pub async fn a_new_password_or_a_removal_ends_the_sessions_of_a_user<D: Driver>(
     assert!(!known(&fixture, 3).await);
 }
 
-pub async fn a_sign_in_link_counts_once_and_not_after_its_time<D: Driver>() {
+pub(crate) async fn a_sign_in_link_counts_once_and_not_after_its_time<D: Driver>() {
     let fixture = open::<D>();
     issue(&fixture, new(CredentialKind::Link, "ann", 1)).await;
     issue(&fixture, new(CredentialKind::Token, "ci", 2)).await;
@@ -90,7 +90,7 @@ pub async fn a_sign_in_link_counts_once_and_not_after_its_time<D: Driver>() {
     assert_eq!(fixture.ledger.take_link(take(3, at(100))).await.unwrap(), None, "expired");
 }
 
-pub async fn a_credential_reads_back_with_its_use_and_can_be_revoked<D: Driver>() {
+pub(crate) async fn a_credential_reads_back_with_its_use_and_can_be_revoked<D: Driver>() {
     let fixture = open::<D>();
     let token = issue(&fixture, new(CredentialKind::Token, "ci", 1)).await;
     assert_eq!((token.role, token.reveal, token.expires_at, token.used_at), (Role::Operator, true, at(100), at(2)));
@@ -108,7 +108,7 @@ pub async fn a_credential_reads_back_with_its_use_and_can_be_revoked<D: Driver>(
     assert!(again.id > token.id, "ids are not used again");
 }
 
-pub async fn a_session_of_a_provider_keeps_its_issuer_subject_and_role<D: Driver>() {
+pub(crate) async fn a_session_of_a_provider_keeps_its_issuer_subject_and_role<D: Driver>() {
     let fixture = open::<D>();
     let (issuer, subject) = ("https://login.example".to_owned(), "4711".to_owned());
     let provider = Some(ProviderIdentity { issuer, subject });
@@ -127,7 +127,7 @@ pub async fn a_session_of_a_provider_keeps_its_issuer_subject_and_role<D: Driver
     assert!(known(&fixture, 1).await && !known(&fixture, 2).await, "a local user of the same name is another one");
 }
 
-pub async fn sessions_beyond_the_maximum_and_expired_credentials_are_removed<D: Driver>() {
+pub(crate) async fn sessions_beyond_the_maximum_and_expired_credentials_are_removed<D: Driver>() {
     let fixture = open::<D>();
     issue(&fixture, new(CredentialKind::Session, "bob", 200)).await;
     for n in 0..=u8::try_from(SESSIONS_PER_USER_MAX).unwrap() {

@@ -11,7 +11,7 @@ use sluice_ledger::{
 use crate::driver::{Driver, Fixture, at, open};
 use crate::fixtures::{START, event};
 
-pub async fn the_change_sequence_grows_with_every_change_and_with_nothing_else<D: Driver>() {
+pub(crate) async fn the_change_sequence_grows_with_every_change_and_with_nothing_else<D: Driver>() {
     let fixture = open::<D>();
     let mut changes = fixture.ledger.changes();
     let (actor, reason) = (|| "ann".to_owned(), || "why not".to_owned());
@@ -71,7 +71,7 @@ async fn is_used<D: Driver>(fixture: &Fixture<D>, event: NewEvent) -> bool {
     matches!(fixture.ledger.accept(event).await.unwrap(), Acceptance::ProofUsed)
 }
 
-pub async fn a_proof_counts_for_one_request<D: Driver>() {
+pub(crate) async fn a_proof_counts_for_one_request<D: Driver>() {
     let fixture = open::<D>();
     let now = Duration::ZERO;
     assert!(!is_used(&fixture, proven("a", 1, now)).await);
@@ -93,7 +93,7 @@ pub async fn a_proof_counts_for_one_request<D: Driver>() {
     );
 }
 
-pub async fn the_events_of_one_request_share_a_proof<D: Driver>() {
+pub(crate) async fn the_events_of_one_request_share_a_proof<D: Driver>() {
     let fixture = open::<D>();
     let both = || vec![proven("a", 1, Duration::ZERO), proven("b", 1, Duration::ZERO)];
     let first = fixture.ledger.accept_all(both()).await.unwrap();

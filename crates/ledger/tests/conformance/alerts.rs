@@ -38,7 +38,7 @@ fn mark(mark: AlertMark) -> MarkAlert {
     }
 }
 
-pub async fn an_alert_is_kept_over_a_restart<D: Driver>() {
+pub(crate) async fn an_alert_is_kept_over_a_restart<D: Driver>() {
     let fixture = open::<D>();
     let disk = Alert { kind: AlertKind::DiskFull, subject: String::new(), ..alert(Phase::Pending, 0) };
     let fired = Alert { clear_since: Some(at(3)), ..alert(Phase::Firing, 1) };
@@ -52,7 +52,7 @@ pub async fn an_alert_is_kept_over_a_restart<D: Driver>() {
     assert_eq!(fixture.ledger.alerts().await.unwrap(), [fired]);
 }
 
-pub async fn marks_of_operators_are_kept_until_the_alert_fires_again<D: Driver>() {
+pub(crate) async fn marks_of_operators_are_kept_until_the_alert_fires_again<D: Driver>() {
     let fixture = open::<D>();
     assert!(!fixture.ledger.mark_alert(mark(AlertMark::Acknowledged)).await.unwrap(), "there is no such alert");
     fixture.ledger.keep_alerts(changed(alert(Phase::Firing, 1))).await.unwrap();

@@ -10,7 +10,7 @@ use sluice_ledger::{AttemptKind, Begin, BeginResult, ChargeResult, EffectSettlem
 use crate::driver::{Driver, Fixture, at, begin, effect_key, failure, open, settlement};
 use crate::fixtures::alone;
 
-pub async fn a_begin_writes_the_intent_and_counts_the_try<D: Driver>() {
+pub(crate) async fn a_begin_writes_the_intent_and_counts_the_try<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     assert_eq!(fixture.begin(job.id, 1).await, BeginResult::Go);
@@ -23,7 +23,7 @@ pub async fn a_begin_writes_the_intent_and_counts_the_try<D: Driver>() {
     assert_eq!((effect.first_at, effect.last_at), (at(1), at(1)));
 }
 
-pub async fn tries_are_counted_over_retries<D: Driver>() {
+pub(crate) async fn tries_are_counted_over_retries<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     for n in 1..=3 {
@@ -34,7 +34,7 @@ pub async fn tries_are_counted_over_retries<D: Driver>() {
     assert_eq!((effect.attempts, effect.first_at, effect.last_at), (3, at(1), Time(at(3).0 + 100)));
 }
 
-pub async fn a_try_can_be_begun_once<D: Driver>() {
+pub(crate) async fn a_try_can_be_begun_once<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     assert_eq!(fixture.begin(job.id, 2).await, BeginResult::Stale, "the first try has not been made");
@@ -44,7 +44,7 @@ pub async fn a_try_can_be_begun_once<D: Driver>() {
     assert_eq!(fixture.read(job.id).await.attempts_total, 1);
 }
 
-pub async fn a_finished_job_is_not_begun<D: Driver>() {
+pub(crate) async fn a_finished_job_is_not_begun<D: Driver>() {
     let fixture = open::<D>();
     for state in [JobState::Succeeded, JobState::Noop, JobState::Dead, JobState::Unknown] {
         let job = fixture.job_that_is(state.as_str(), state).await;
@@ -53,7 +53,7 @@ pub async fn a_finished_job_is_not_begun<D: Driver>() {
     }
 }
 
-pub async fn an_applied_effect_is_not_begun_again<D: Driver>() {
+pub(crate) async fn an_applied_effect_is_not_begun_again<D: Driver>() {
     let fixture = open::<D>();
     for (key, end) in [("a", EffectState::Applied), ("b", EffectState::Skipped)] {
         let job = fixture.job(key).await;
@@ -78,7 +78,7 @@ pub async fn an_applied_effect_is_not_begun_again<D: Driver>() {
     }
 }
 
-pub async fn a_begin_that_nobody_waits_for_comes_before_its_settlement<D: Driver>() {
+pub(crate) async fn a_begin_that_nobody_waits_for_comes_before_its_settlement<D: Driver>() {
     let fixture = open::<D>();
     let mut jobs = Vec::new();
     for n in 0..50 {
@@ -94,7 +94,7 @@ pub async fn a_begin_that_nobody_waits_for_comes_before_its_settlement<D: Driver
     }
 }
 
-pub async fn an_attempt_written_at_once_is_the_same_as_one_written_in_two<D: Driver>() {
+pub(crate) async fn an_attempt_written_at_once_is_the_same_as_one_written_in_two<D: Driver>() {
     let fixture = open::<D>();
     for state in [JobState::Succeeded, JobState::Retrying, JobState::Dead] {
         let (two, one) = (fixture.job(&format!("two {state}")).await.id, fixture.job(&format!("one {state}")).await.id);
@@ -127,7 +127,7 @@ pub async fn an_attempt_written_at_once_is_the_same_as_one_written_in_two<D: Dri
     assert_eq!(fixture.read(job).await.state, JobState::Queued, "nothing was written");
 }
 
-pub async fn every_state_can_be_settled_and_reads_back<D: Driver>() {
+pub(crate) async fn every_state_can_be_settled_and_reads_back<D: Driver>() {
     let fixture = open::<D>();
     for state in JobState::ALL.into_iter().filter(|state| !matches!(state, JobState::Running | JobState::Dropped)) {
         let job = fixture.job(state.as_str()).await;
@@ -145,7 +145,7 @@ pub async fn every_state_can_be_settled_and_reads_back<D: Driver>() {
     }
 }
 
-pub async fn attempts_are_recorded_in_their_order<D: Driver>() {
+pub(crate) async fn attempts_are_recorded_in_their_order<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     fixture.attempt(job.id, 1, JobState::Waiting).await;
@@ -164,7 +164,7 @@ pub async fn attempts_are_recorded_in_their_order<D: Driver>() {
     assert_eq!(attempts[0].step, "create");
 }
 
-pub async fn a_job_can_be_settled_without_a_try<D: Driver>() {
+pub(crate) async fn a_job_can_be_settled_without_a_try<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     let settlement = Settlement { effect: None, attempt: None, ..settlement(job.id, 0, JobState::Dead) };
@@ -174,7 +174,7 @@ pub async fn a_job_can_be_settled_without_a_try<D: Driver>() {
     assert!(fixture.ledger.effects(job.id).await.unwrap().is_empty());
 }
 
-pub async fn a_settlement_of_an_older_try_writes_nothing<D: Driver>() {
+pub(crate) async fn a_settlement_of_an_older_try_writes_nothing<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     fixture.attempt(job.id, 1, JobState::Retrying).await;
@@ -186,7 +186,7 @@ pub async fn a_settlement_of_an_older_try_writes_nothing<D: Driver>() {
     assert_eq!(fixture.ledger.attempts(job.id).await.unwrap().len(), 1);
 }
 
-pub async fn a_finished_job_is_not_settled_again<D: Driver>() {
+pub(crate) async fn a_finished_job_is_not_settled_again<D: Driver>() {
     let fixture = open::<D>();
     for state in [JobState::Succeeded, JobState::Noop, JobState::Dead, JobState::Unknown] {
         let job = fixture.job_that_is(state.as_str(), state).await;
@@ -197,7 +197,7 @@ pub async fn a_finished_job_is_not_settled_again<D: Driver>() {
     assert!(!fixture.settle(sluice_domain::job::JobId(999), 1, JobState::Dead).await, "no such job");
 }
 
-pub async fn applied_stays_applied<D: Driver>() {
+pub(crate) async fn applied_stays_applied<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     fixture.begin(job.id, 1).await;
@@ -220,7 +220,7 @@ pub async fn applied_stays_applied<D: Driver>() {
     }
 }
 
-pub async fn reads_are_counted_until_the_next_try<D: Driver>() {
+pub(crate) async fn reads_are_counted_until_the_next_try<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     fixture.begin(job.id, 1).await;
@@ -245,7 +245,7 @@ pub async fn reads_are_counted_until_the_next_try<D: Driver>() {
 }
 
 /// A newer revision may put a step in front: what was done keeps its key, whatever place its step has now.
-pub async fn an_effect_is_known_by_its_key_when_its_step_has_another_place<D: Driver>() {
+pub(crate) async fn an_effect_is_known_by_its_key_when_its_step_has_another_place<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job_that_is("a", JobState::Succeeded).await;
     let replay = sluice_ledger::Replay {
@@ -294,7 +294,7 @@ async fn write_again<D: Driver>(fixture: &Fixture<D>, job: JobId, n: u32, late_u
     assert!(fixture.settle_with(settlement).await);
 }
 
-pub async fn the_last_confirmed_write_of_a_lane_is_rechecked_once_its_straggler_is_due<D: Driver>() {
+pub(crate) async fn the_last_confirmed_write_of_a_lane_is_rechecked_once_its_straggler_is_due<D: Driver>() {
     let fixture = open::<D>();
     assert_eq!(fixture.ledger.next_straggler().await.unwrap(), None);
     let unsure = written(&fixture, "first", Some(at(100)), JobState::Retrying).await;
@@ -322,7 +322,7 @@ pub async fn the_last_confirmed_write_of_a_lane_is_rechecked_once_its_straggler_
     assert_eq!(fixture.ledger.next_straggler().await.unwrap(), None, "once");
 }
 
-pub async fn a_write_that_is_confirmed_while_an_older_one_is_compared_supersedes_it<D: Driver>() {
+pub(crate) async fn a_write_that_is_confirmed_while_an_older_one_is_compared_supersedes_it<D: Driver>() {
     let fixture = open::<D>();
     let older = written(&fixture, "older", Some(at(100)), JobState::Retrying).await;
     write_again(&fixture, older, 2, None, JobState::Succeeded).await;
@@ -334,7 +334,7 @@ pub async fn a_write_that_is_confirmed_while_an_older_one_is_compared_supersedes
     assert_eq!(due.iter().map(|(job, _)| *job).collect::<Vec<_>>(), [newer], "the newer one is compared instead");
 }
 
-pub async fn a_lane_whose_job_still_runs_is_rechecked_later_and_one_whose_write_failed_is_not<D: Driver>() {
+pub(crate) async fn a_lane_whose_job_still_runs_is_rechecked_later_and_one_whose_write_failed_is_not<D: Driver>() {
     let fixture = open::<D>();
     let live = written(&fixture, "live", Some(at(100)), JobState::Retrying).await;
     let recheck = |second| Recheck { at: at(7), due_at: at(second), jobs_max: 10 };
@@ -346,7 +346,7 @@ pub async fn a_lane_whose_job_still_runs_is_rechecked_later_and_one_whose_write_
     assert_eq!(fixture.ledger.next_straggler().await.unwrap(), None);
 }
 
-pub async fn a_confirmed_write_of_a_dead_job_is_rechecked_once_it_is_replayed<D: Driver>() {
+pub(crate) async fn a_confirmed_write_of_a_dead_job_is_rechecked_once_it_is_replayed<D: Driver>() {
     let fixture = open::<D>();
     let job = written(&fixture, "first", Some(at(100)), JobState::Retrying).await;
     let begin = Begin { class: EffectClass::Natural, ..begin(job, 2) };

@@ -53,7 +53,7 @@ fn ids(jobs: &[sluice_ledger::JobRecord]) -> Vec<JobId> {
     jobs.iter().map(|job| job.id).collect()
 }
 
-pub async fn only_waiting_jobs_are_made_due<D: Driver>() {
+pub(crate) async fn only_waiting_jobs_are_made_due<D: Driver>() {
     let fixture = open::<D>();
     let [waiting, retrying, queued] = [
         routed(&fixture, "a", 1, fifo("crm")).await,
@@ -72,7 +72,7 @@ pub async fn only_waiting_jobs_are_made_due<D: Driver>() {
     );
 }
 
-pub async fn the_backlog_of_a_destination_holds_its_jobs_alone<D: Driver>() {
+pub(crate) async fn the_backlog_of_a_destination_holds_its_jobs_alone<D: Driver>() {
     let fixture = open::<D>();
     let one = routed(&fixture, "a", 1, fifo("crm")).await;
     let two = routed(&fixture, "b", 2, fifo("mail")).await;
@@ -95,7 +95,7 @@ pub async fn the_backlog_of_a_destination_holds_its_jobs_alone<D: Driver>() {
     assert_eq!(fixture.ledger.live_lanes().await.unwrap(), lanes);
 }
 
-pub async fn a_settled_job_moves_to_the_backlog_of_its_next_destination<D: Driver>() {
+pub(crate) async fn a_settled_job_moves_to_the_backlog_of_its_next_destination<D: Driver>() {
     let fixture = open::<D>();
     let job = routed(&fixture, "a", 1, fifo("crm")).await;
     fixture.begin(job, 1).await;
@@ -107,7 +107,7 @@ pub async fn a_settled_job_moves_to_the_backlog_of_its_next_destination<D: Drive
     assert_eq!((moved.id, moved.order), (job, LaneOrder::None));
 }
 
-pub async fn queued_jobs_are_read_page_by_page<D: Driver>() {
+pub(crate) async fn queued_jobs_are_read_page_by_page<D: Driver>() {
     let fixture = open::<D>();
     let mut jobs = Vec::new();
     for n in 0..25 {
@@ -129,7 +129,7 @@ pub async fn queued_jobs_are_read_page_by_page<D: Driver>() {
     assert_eq!((beyond.queued.len(), beyond.looked_until, beyond.more_queued), (0, after, false));
 }
 
-pub async fn deferred_jobs_are_read_once_they_are_due<D: Driver>() {
+pub(crate) async fn deferred_jobs_are_read_once_they_are_due<D: Driver>() {
     let fixture = open::<D>();
     let mut jobs = Vec::new();
     for n in 0..4u32 {
@@ -150,7 +150,7 @@ pub async fn deferred_jobs_are_read_once_they_are_due<D: Driver>() {
     assert_eq!((first.due.len(), first.more_due), (3, true));
 }
 
-pub async fn a_lane_behind_a_deferred_job_is_not_read<D: Driver>() {
+pub(crate) async fn a_lane_behind_a_deferred_job_is_not_read<D: Driver>() {
     let fixture = open::<D>();
     let before = routed(&fixture, "before", 7, fifo("crm")).await;
     let deferred = routed(&fixture, "deferred", 7, fifo("crm")).await;
@@ -178,7 +178,7 @@ pub async fn a_lane_behind_a_deferred_job_is_not_read<D: Driver>() {
 }
 
 /// One worker's approval must not delay the internal steps of another.
-pub async fn a_lane_of_internal_steps_belongs_to_one_worker<D: Driver>() {
+pub(crate) async fn a_lane_of_internal_steps_belongs_to_one_worker<D: Driver>() {
     let fixture = open::<D>();
     let deferred = routed(&fixture, "deferred", 7, StepRoute::internal()).await;
     routed(&fixture, "blocked", 7, StepRoute::internal()).await;
@@ -188,7 +188,7 @@ pub async fn a_lane_of_internal_steps_belongs_to_one_worker<D: Driver>() {
     assert_eq!(ids(&page(&fixture, "other", "", at(50)).await.queued), [other]);
 }
 
-pub async fn a_page_of_blocked_jobs_ends_and_says_where<D: Driver>() {
+pub(crate) async fn a_page_of_blocked_jobs_ends_and_says_where<D: Driver>() {
     let fixture = open::<D>();
     let deferred = routed(&fixture, "deferred", 7, fifo("crm")).await;
     let (count, mut batch) = (1100, Vec::new());
@@ -207,7 +207,7 @@ pub async fn a_page_of_blocked_jobs_ends_and_says_where<D: Driver>() {
 }
 
 /// Recovery is "this job, on load": a job whose owner has gone is found like a queued one.
-pub async fn running_jobs_of_an_older_term_are_read_as_running<D: Driver>() {
+pub(crate) async fn running_jobs_of_an_older_term_are_read_as_running<D: Driver>() {
     let fixture = open::<D>();
     let running = routed(&fixture, "running", 1, fifo("crm")).await;
     let queued = routed(&fixture, "queued", 2, fifo("crm")).await;
@@ -220,7 +220,7 @@ pub async fn running_jobs_of_an_older_term_are_read_as_running<D: Driver>() {
     assert_eq!((found[0].state, found[0].term, found[0].attempts_total), (JobState::Running, term, 1));
 }
 
-pub async fn jobs_are_loaded_with_event_body_and_effects_in_the_order_of_the_request<D: Driver>() {
+pub(crate) async fn jobs_are_loaded_with_event_body_and_effects_in_the_order_of_the_request<D: Driver>() {
     let fixture = open::<D>();
     let mut jobs = Vec::new();
     for n in 0..3 {
@@ -248,7 +248,7 @@ pub async fn jobs_are_loaded_with_event_body_and_effects_in_the_order_of_the_req
     assert_eq!((loaded[0].effects.len(), loaded[2].effects.len()), (0, 1));
 }
 
-pub async fn a_load_ends_before_its_bodies_are_too_large<D: Driver>() {
+pub(crate) async fn a_load_ends_before_its_bodies_are_too_large<D: Driver>() {
     let fixture = open::<D>();
     let mut jobs = Vec::new();
     for n in 0..4 {
@@ -262,7 +262,7 @@ pub async fn a_load_ends_before_its_bodies_are_too_large<D: Driver>() {
     }
 }
 
-pub async fn blocked_lanes_name_their_head_and_the_jobs_behind_it<D: Driver>() {
+pub(crate) async fn blocked_lanes_name_their_head_and_the_jobs_behind_it<D: Driver>() {
     let fixture = open::<D>();
     let head = routed(&fixture, "head", 7, fifo("crm")).await;
     let since = fixture.clock.advance(1_000);

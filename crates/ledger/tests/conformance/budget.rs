@@ -18,7 +18,7 @@ async fn retry<D: Driver>(fixture: &Fixture<D>, job: sluice_domain::job::JobId, 
     fixture.settle_all(Settle { charge: Some(draw), ..alone(wanted) }).await
 }
 
-pub async fn retries_of_one_entity_are_counted_over_its_jobs_and_over_restarts<D: Driver>() {
+pub(crate) async fn retries_of_one_entity_are_counted_over_its_jobs_and_over_restarts<D: Driver>() {
     let fixture = open::<D>();
     let (one, two) = (fixture.job("a").await, fixture.job("b").await);
     assert_eq!(retry(&fixture, one.id, 1, 2).await, ChargeResult::Settled);
@@ -34,7 +34,7 @@ pub async fn retries_of_one_entity_are_counted_over_its_jobs_and_over_restarts<D
     assert_eq!(retry(&fixture, other.id, 1, 2).await, ChargeResult::Settled, "another entity has its own");
 }
 
-pub async fn a_retry_counts_for_a_while<D: Driver>() {
+pub(crate) async fn a_retry_counts_for_a_while<D: Driver>() {
     let fixture = open::<D>();
     let (one, two) = (fixture.job("a").await, fixture.job("b").await);
     assert_eq!(retry(&fixture, one.id, 1, 1).await, ChargeResult::Settled);
@@ -52,7 +52,7 @@ pub async fn a_retry_counts_for_a_while<D: Driver>() {
     );
 }
 
-pub async fn a_retry_of_an_older_try_is_refused_and_not_counted<D: Driver>() {
+pub(crate) async fn a_retry_of_an_older_try_is_refused_and_not_counted<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     fixture.attempt(job.id, 1, JobState::Retrying).await;
@@ -65,7 +65,7 @@ pub async fn a_retry_of_an_older_try_is_refused_and_not_counted<D: Driver>() {
     assert_eq!(fixture.settle_all(Settle { charge: Some(draw), ..alone(new) }).await, ChargeResult::Settled);
 }
 
-pub async fn a_schedule_holds_since_it_was_first_seen<D: Driver>() {
+pub(crate) async fn a_schedule_holds_since_it_was_first_seen<D: Driver>() {
     let fixture = open::<D>();
     let since = async |fixture: &Fixture<D>, rule: &str, at: Time| {
         fixture.ledger.schedule(Schedule { worker: "replay".into(), rule: rule.into(), at }).await.unwrap()

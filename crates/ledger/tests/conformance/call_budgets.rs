@@ -17,7 +17,7 @@ fn charge(destination: &str, row: Option<BudgetRow>) -> ChargeCalls {
     ChargeCalls { destination: Arc::from(destination), charge }
 }
 
-pub async fn charged_calls_survive_a_restart_and_never_shrink<D: Driver>() {
+pub(crate) async fn charged_calls_survive_a_restart_and_never_shrink<D: Driver>() {
     let fixture = open::<D>();
     assert_eq!(fixture.ledger.charge_calls(charge("crm", None)).await.unwrap(), []);
     let first = charge("crm", Some(row(1_000, 40)));
@@ -32,7 +32,7 @@ pub async fn charged_calls_survive_a_restart_and_never_shrink<D: Driver>() {
     assert_eq!(fixture.ledger.charge_calls(charge("crm", None)).await.unwrap(), [row(1_000, 40), row(2_000, 5)]);
 }
 
-pub async fn calls_are_given_back_and_old_intervals_are_dropped<D: Driver>() {
+pub(crate) async fn calls_are_given_back_and_old_intervals_are_dropped<D: Driver>() {
     let fixture = open::<D>();
     let reported = Some(UsageReport { used: 7, limit: 90 });
     let first = charge("crm", Some(BudgetRow { reported, ..row(1_000, 40) }));

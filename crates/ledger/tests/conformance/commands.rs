@@ -23,7 +23,7 @@ async fn finish<D: Driver>(fixture: &Fixture<D>, key: u8, response: Option<Comma
     fixture.ledger.finish_command(FinishCommand { key: [key; 32], response }).await.unwrap();
 }
 
-pub async fn a_response_is_kept_over_a_restart_and_belongs_to_one_request<D: Driver>() {
+pub(crate) async fn a_response_is_kept_over_a_restart_and_belongs_to_one_request<D: Driver>() {
     let fixture = open::<D>();
     assert_eq!(claimed(&fixture, 1, 7).await, Claim::First);
     assert_eq!(claimed(&fixture, 1, 7).await, Claim::InProgress);
@@ -37,7 +37,7 @@ pub async fn a_response_is_kept_over_a_restart_and_belongs_to_one_request<D: Dri
     assert_eq!(claimed(&fixture, 2, 8).await, Claim::Done(CommandResponse { body: None, ..response() }));
 }
 
-pub async fn a_command_that_a_dead_process_served_is_in_doubt<D: Driver>() {
+pub(crate) async fn a_command_that_a_dead_process_served_is_in_doubt<D: Driver>() {
     let fixture = open::<D>();
     assert_eq!(claimed(&fixture, 1, 7).await, Claim::First);
     let fixture = fixture.reopen().await;
@@ -45,7 +45,7 @@ pub async fn a_command_that_a_dead_process_served_is_in_doubt<D: Driver>() {
     assert_eq!(claimed(&fixture, 1, 7).await, Claim::InDoubt, "it stays so");
 }
 
-pub async fn a_key_is_free_after_a_failure_and_after_its_time<D: Driver>() {
+pub(crate) async fn a_key_is_free_after_a_failure_and_after_its_time<D: Driver>() {
     let fixture = open::<D>();
     assert_eq!(claimed(&fixture, 1, 7).await, Claim::First);
     finish(&fixture, 1, None).await;

@@ -76,7 +76,7 @@ impl<D: Driver> Fixture<D> {
     }
 }
 
-pub async fn every_identifier_leads_to_one_contact_and_one_lane<D: Driver>() {
+pub(crate) async fn every_identifier_leads_to_one_contact_and_one_lane<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(about("1", &["shop-1", "ann@x"], "Ann")).await;
     let by_email = fixture.accept_event(about("2", &["ann@x"], "Anna")).await;
@@ -97,7 +97,7 @@ pub async fn every_identifier_leads_to_one_contact_and_one_lane<D: Driver>() {
     assert_eq!(found.unwrap(), [contact]);
 }
 
-pub async fn an_event_without_an_observation_has_no_contact<D: Driver>() {
+pub(crate) async fn an_event_without_an_observation_has_no_contact<D: Driver>() {
     let fixture = open::<D>();
     let plain = fixture.accept("1").await;
     assert_eq!(fixture.ledger.contact_of_event(plain.seq, slot()).await.unwrap(), None);
@@ -108,7 +108,7 @@ pub async fn an_event_without_an_observation_has_no_contact<D: Driver>() {
     assert!(fixture.ledger.contacts(false, PAGE).await.unwrap().is_empty());
 }
 
-pub async fn a_repeat_says_nothing_about_a_contact<D: Driver>() {
+pub(crate) async fn a_repeat_says_nothing_about_a_contact<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(about("1", &["ann@x"], "Ann")).await;
     fixture.repeat(about("1", &["ann@x", "other@x"], "Other")).await;
@@ -116,7 +116,7 @@ pub async fn a_repeat_says_nothing_about_a_contact<D: Driver>() {
     assert!(fixture.ledger.find_contacts(vec![identifier("other@x").digest]).await.unwrap().is_empty());
 }
 
-pub async fn contacts_are_known_after_a_restart_and_after_they_left_memory<D: Driver>() {
+pub(crate) async fn contacts_are_known_after_a_restart_and_after_they_left_memory<D: Driver>() {
     let fixture = open_with_few_recent_keys::<D>(8);
     for n in 0..100 {
         let id = format!("shop-{n}");
@@ -136,7 +136,7 @@ pub async fn contacts_are_known_after_a_restart_and_after_they_left_memory<D: Dr
     assert_eq!(ids, [ContactId(99), ContactId(98)]);
 }
 
-pub async fn events_are_found_by_their_trace_and_by_the_record_that_they_wrote<D: Driver>() {
+pub(crate) async fn events_are_found_by_their_trace_and_by_the_record_that_they_wrote<D: Driver>() {
     let fixture = open_with_few_recent_keys::<D>(8);
     let trace = |n: u32| format!("{n:016x}{:016x}", 7);
     for n in 0..40 {
@@ -160,7 +160,7 @@ pub async fn events_are_found_by_their_trace_and_by_the_record_that_they_wrote<D
     }
 }
 
-pub async fn an_event_that_links_two_contacts_is_a_conflict_and_merges_nothing<D: Driver>() {
+pub(crate) async fn an_event_that_links_two_contacts_is_a_conflict_and_merges_nothing<D: Driver>() {
     let fixture = open::<D>();
     let shop = fixture.accept_event(about("1", &["shop-1"], "Ann")).await;
     let mail = fixture.accept_event(about("2", &["ann@x"], "Anna")).await;
@@ -180,7 +180,7 @@ pub async fn an_event_that_links_two_contacts_is_a_conflict_and_merges_nothing<D
     assert!(![shop, mail].contains(&fixture.contact_of(&third).await));
 }
 
-pub async fn a_merge_is_one_lane_and_one_state_and_a_split_takes_it_back<D: Driver>() {
+pub(crate) async fn a_merge_is_one_lane_and_one_state_and_a_split_takes_it_back<D: Driver>() {
     let fixture = open::<D>();
     let shop = fixture.accept_event(about("1", &["shop-1"], "Ann")).await;
     let mail = fixture.accept_event(about("2", &["ann@x"], "Anna")).await;
@@ -237,7 +237,7 @@ impl<D: Driver> Fixture<D> {
     }
 }
 
-pub async fn a_quarantined_event_belongs_to_its_contact_once_it_is_replayed<D: Driver>() {
+pub(crate) async fn a_quarantined_event_belongs_to_its_contact_once_it_is_replayed<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(about("1", &["ann@x"], "Ann")).await;
     let (contact, lane) = (fixture.contact_of(&first).await, fixture.entity_of(&first).await);
@@ -258,7 +258,7 @@ pub async fn a_quarantined_event_belongs_to_its_contact_once_it_is_replayed<D: D
     assert_eq!(identified, 1, "{lines:?}");
 }
 
-pub async fn a_quarantined_conflict_has_no_contact_until_the_contacts_are_one<D: Driver>() {
+pub(crate) async fn a_quarantined_conflict_has_no_contact_until_the_contacts_are_one<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(about("1", &["shop-1", "ann@x"], "Ann")).await;
     let second = fixture.accept_event(about("2", &["a@work"], "A.")).await;
@@ -277,7 +277,7 @@ pub async fn a_quarantined_conflict_has_no_contact_until_the_contacts_are_one<D:
     assert_eq!(fixture.assigned(&both).await, Some(a));
 }
 
-pub async fn a_merged_contact_has_one_external_id_whichever_member_an_event_names<D: Driver>() {
+pub(crate) async fn a_merged_contact_has_one_external_id_whichever_member_an_event_names<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(about("1", &["shop-1", "ann@x"], "Ann")).await;
     let second = fixture.accept_event(about("2", &["a@work"], "A.")).await;
@@ -293,7 +293,7 @@ pub async fn a_merged_contact_has_one_external_id_whichever_member_an_event_name
     assert_eq!(fixture.contact_of(&again).await, a);
 }
 
-pub async fn contacts_are_not_merged_while_a_call_of_them_may_be_applied_late<D: Driver>() {
+pub(crate) async fn contacts_are_not_merged_while_a_call_of_them_may_be_applied_late<D: Driver>() {
     let fixture = open::<D>();
     let shop = fixture.accept_event(about("1", &["shop-1"], "Ann")).await;
     let mail = fixture.accept_event(about("2", &["ann@x"], "Anna")).await;
@@ -312,7 +312,7 @@ pub async fn contacts_are_not_merged_while_a_call_of_them_may_be_applied_late<D:
     assert_eq!(fixture.merge(b, a).await, ContactChange::Done);
 }
 
-pub async fn only_so_many_contacts_become_one<D: Driver>() {
+pub(crate) async fn only_so_many_contacts_become_one<D: Driver>() {
     let fixture = open::<D>();
     let mut contacts = Vec::new();
     for n in 0..=MEMBERS_MAX {
@@ -336,7 +336,7 @@ fn wrote(job: JobId, n: u32, write: Option<ContactWrite>) -> Settlement {
     Settlement { write: Some(WriteRecord { slot: slot(), write }), ..settlement(job, n, state) }
 }
 
-pub async fn a_confirmed_write_is_kept_until_it_is_in_doubt<D: Driver>() {
+pub(crate) async fn a_confirmed_write_is_kept_until_it_is_in_doubt<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(about("1", &["ann@x"], "Ann")).await;
     let second = fixture.accept_event(about("2", &["ann@x"], "Anna")).await;
@@ -361,7 +361,7 @@ pub async fn a_confirmed_write_is_kept_until_it_is_in_doubt<D: Driver>() {
     assert!(!fixture.settle_with(wrote(job, 9, None)).await, "a stale settlement writes nothing");
 }
 
-pub async fn a_replayed_job_keeps_its_contact<D: Driver>() {
+pub(crate) async fn a_replayed_job_keeps_its_contact<D: Driver>() {
     let fixture = open::<D>();
     let accepted = fixture.accept_event(about("1", &["ann@x"], "Ann")).await;
     let contact = fixture.contact_of(&accepted).await;

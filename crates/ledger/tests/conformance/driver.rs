@@ -19,7 +19,7 @@ use sluice_ledger::{
 use crate::fixtures::{START, alone, event, fence, root_key};
 
 /// One way to keep a ledger.
-pub trait Driver: Send + Sync + 'static {
+pub(crate) trait Driver: Send + Sync + 'static {
     /// Where the ledger lies; gone when this is dropped.
     type Place: Send + Sync;
     /// An empty place.
@@ -29,7 +29,7 @@ pub trait Driver: Send + Sync + 'static {
 }
 
 /// The embedded driver.
-pub struct Sqlite;
+pub(crate) struct Sqlite;
 
 impl Driver for Sqlite {
     type Place = tempfile::TempDir;
@@ -44,7 +44,7 @@ impl Driver for Sqlite {
 }
 
 /// The driver without a disk.
-pub struct Memory;
+pub(crate) struct Memory;
 
 impl Driver for Memory {
     type Place = sluice_ledger::memory::StoreHandle;
@@ -63,22 +63,22 @@ impl Driver for Memory {
 
 /// A clock that stands still until it is moved.
 #[derive(Clone)]
-pub struct StillClock(Arc<AtomicI64>);
+pub(crate) struct StillClock(Arc<AtomicI64>);
 
 impl StillClock {
-    pub fn new() -> StillClock {
+    pub(crate) fn new() -> StillClock {
         StillClock(Arc::new(AtomicI64::new(START.0)))
     }
 
-    pub fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         Time(self.0.load(Ordering::SeqCst))
     }
 
-    pub fn advance(&self, millis: i64) -> Time {
+    pub(crate) fn advance(&self, millis: i64) -> Time {
         Time(self.0.fetch_add(millis, Ordering::SeqCst) + millis)
     }
 
-    pub fn for_ledger(&self) -> ClockFn {
+    pub(crate) fn for_ledger(&self) -> ClockFn {
         let clock = self.clone();
         Arc::new(move || clock.now())
     }
@@ -86,17 +86,17 @@ impl StillClock {
 
 /// While it is shut the writer stands still after its next announcement.
 #[derive(Default)]
-pub struct Gate {
+pub(crate) struct Gate {
     shut: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Gate {
-    pub fn shut(&self) {
+    pub(crate) fn shut(&self) {
         *self.shut.lock().unwrap() = true;
     }
 
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         *self.shut.lock().unwrap() = false;
         self.changed.notify_all();
     }
@@ -106,7 +106,7 @@ impl Gate {
     }
 }
 
-pub struct Fixture<D: Driver> {
+pub(crate) struct Fixture<D: Driver> {
     pub ledger: Ledger,
     pub place: D::Place,
     pub clock: StillClock,
@@ -120,12 +120,12 @@ pub struct Fixture<D: Driver> {
     recent_keys_max: Option<usize>,
 }
 
-pub fn open<D: Driver>() -> Fixture<D> {
+pub(crate) fn open<D: Driver>() -> Fixture<D> {
     open_at(D::place(), StillClock::new(), None)
 }
 
 /// With so few keys in memory that they are moved elsewhere all the time.
-pub fn open_with_few_recent_keys<D: Driver>(recent_keys_max: usize) -> Fixture<D> {
+pub(crate) fn open_with_few_recent_keys<D: Driver>(recent_keys_max: usize) -> Fixture<D> {
     open_at(D::place(), StillClock::new(), Some(recent_keys_max))
 }
 
@@ -155,13 +155,13 @@ fn open_at<D: Driver>(place: D::Place, clock: StillClock, recent_keys_max: Optio
 
 impl<D: Driver> Fixture<D> {
     /// Closed and opened again, as on a restart.
-    pub async fn reopen(self) -> Fixture<D> {
+    pub(crate) async fn reopen(self) -> Fixture<D> {
         self.ledger.close().await;
         open_at(self.place, self.clock, self.recent_keys_max)
     }
 
     /// Blocks the writer behind a first commit until the gate opens. The event of that commit is accepted then.
-    pub async fn block_writer(&mut self) -> tokio::task::JoinHandle<Accepted> {
+    pub(crate) async fn block_writer(&mut self) -> tokio::task::JoinHandle<Accepted> {
         self.gate.shut();
         let ledger = self.ledger.clone();
         let blocker = tokio::spawn(async move {
@@ -174,18 +174,18 @@ impl<D: Driver> Fixture<D> {
         blocker
     }
 
-    pub async fn accept(&self, key: &str) -> Accepted {
+    pub(crate) async fn accept(&self, key: &str) -> Accepted {
         self.accept_event(event(key)).await
     }
 
-    pub async fn accept_event(&self, event: NewEvent) -> Accepted {
+    pub(crate) async fn accept_event(&self, event: NewEvent) -> Accepted {
         match self.ledger.accept(event).await.unwrap() {
             Acceptance::Accepted(accepted) => accepted,
             other => panic!("not accepted: {other:?}"),
         }
     }
 
-    pub async fn repeat(&self, event: NewEvent) -> Duplicate {
+    pub(crate) async fn repeat(&self, event: NewEvent) -> Duplicate {
         match self.ledger.accept(event).await.unwrap() {
             Acceptance::Duplicate(duplicate) => duplicate,
             other => panic!("not a duplicate: {other:?}"),
@@ -193,36 +193,36 @@ impl<D: Driver> Fixture<D> {
     }
 
     /// Accepts an event and answers with its only job.
-    pub async fn job(&self, key: &str) -> JobRecord {
+    pub(crate) async fn job(&self, key: &str) -> JobRecord {
         let accepted = self.accept(key).await;
         self.jobs_of(&accepted).await.remove(0)
     }
 
-    pub async fn event(&self, accepted: &Accepted) -> EventRecord {
+    pub(crate) async fn event(&self, accepted: &Accepted) -> EventRecord {
         self.ledger.events(vec![accepted.seq]).await.unwrap().remove(0).0
     }
 
-    pub async fn jobs_of(&self, accepted: &Accepted) -> Vec<JobRecord> {
+    pub(crate) async fn jobs_of(&self, accepted: &Accepted) -> Vec<JobRecord> {
         let event = self.event(accepted).await;
         self.ledger.jobs_of_event(event).await.unwrap()
     }
 
-    pub async fn read(&self, job: JobId) -> JobRecord {
+    pub(crate) async fn read(&self, job: JobId) -> JobRecord {
         self.ledger.job(job).await.unwrap().unwrap()
     }
 
     /// What the owner of this ledger believes if it has just loaded the job.
-    pub async fn fence(&self, job: JobId) -> Fence {
+    pub(crate) async fn fence(&self, job: JobId) -> Fence {
         let expected = self.ledger.job(job).await.unwrap().map_or(Term(0), |job| job.term);
         Fence { owner: self.ledger.term(), expected }
     }
 
-    pub async fn begin(&self, job: JobId, n: u32) -> BeginResult {
+    pub(crate) async fn begin(&self, job: JobId, n: u32) -> BeginResult {
         self.begin_with(begin(job, n)).await
     }
 
     /// Begins as an owner that has just loaded the job.
-    pub async fn begin_with(&self, begin: Begin) -> BeginResult {
+    pub(crate) async fn begin_with(&self, begin: Begin) -> BeginResult {
         match self.begin_under(begin, &[]).await {
             CappedBeginResult::Begun(result) => result,
             CappedBeginResult::Refused(cap) => panic!("cap {cap} refuses"),
@@ -230,22 +230,22 @@ impl<D: Driver> Fixture<D> {
     }
 
     /// The same under caps.
-    pub async fn begin_under(&self, begin: Begin, caps: &[CapReservation]) -> CappedBeginResult {
+    pub(crate) async fn begin_under(&self, begin: Begin, caps: &[CapReservation]) -> CappedBeginResult {
         let begin = Begin { fence: self.fence(begin.job).await, ..begin };
         self.ledger.begin(begin, caps.to_vec()).await.unwrap()
     }
 
-    pub async fn settle(&self, job: JobId, n: u32, state: JobState) -> bool {
+    pub(crate) async fn settle(&self, job: JobId, n: u32, state: JobState) -> bool {
         self.settle_with(settlement(job, n, state)).await
     }
 
     /// Settles as an owner that has just loaded the job.
-    pub async fn settle_with(&self, settlement: Settlement) -> bool {
+    pub(crate) async fn settle_with(&self, settlement: Settlement) -> bool {
         self.settle_all(alone(settlement)).await == ChargeResult::Settled
     }
 
     /// The same with a charge or a begin.
-    pub async fn settle_all(&self, mut settle: Settle) -> ChargeResult {
+    pub(crate) async fn settle_all(&self, mut settle: Settle) -> ChargeResult {
         let fence = self.fence(settle.settlement.job).await;
         settle.settlement.fence = fence;
         if let Some(begin) = &mut settle.begin {
@@ -254,37 +254,37 @@ impl<D: Driver> Fixture<D> {
         self.ledger.settle(settle).await.unwrap()
     }
 
-    pub async fn begin_and_settle(&self, job: JobId, n: u32, state: JobState) -> bool {
+    pub(crate) async fn begin_and_settle(&self, job: JobId, n: u32, state: JobState) -> bool {
         let begin = Some(begin(job, n));
         let settle = Settle { begin, ..alone(settlement(job, n, state)) };
         self.settle_all(settle).await == ChargeResult::Settled
     }
 
     /// One attempt from its beginning to this end.
-    pub async fn attempt(&self, job: JobId, n: u32, state: JobState) {
+    pub(crate) async fn attempt(&self, job: JobId, n: u32, state: JobState) {
         assert_eq!(self.begin(job, n).await, BeginResult::Go);
         assert!(self.settle(job, n, state).await);
     }
 
     /// A new job that has come to this end by one attempt.
-    pub async fn job_that_is(&self, key: &str, state: JobState) -> JobRecord {
+    pub(crate) async fn job_that_is(&self, key: &str, state: JobState) -> JobRecord {
         let job = self.job(key).await;
         self.attempt(job.id, 1, state).await;
         self.read(job.id).await
     }
 
     /// Ids of the queued and running jobs of a worker and a destination.
-    pub async fn live(&self, worker: &str, destination: &str) -> Vec<JobId> {
+    pub(crate) async fn live(&self, worker: &str, destination: &str) -> Vec<JobId> {
         let page = self.ledger.backlog(backlog(worker, destination, JobId(0), 10_000)).await.unwrap();
         page.queued.into_iter().chain(page.due).map(|job| job.id).collect()
     }
 
-    pub async fn effect_state(&self, job: JobId) -> EffectState {
+    pub(crate) async fn effect_state(&self, job: JobId) -> EffectState {
         self.ledger.effects(job).await.unwrap()[0].state
     }
 
     /// The audit trail from its beginning, as `actor action object detail`.
-    pub async fn audit_lines(&self) -> Vec<String> {
+    pub(crate) async fn audit_lines(&self) -> Vec<String> {
         let mut lines = self.ledger.audit_trail(Page { after: None, limit: 1000 }).await.unwrap();
         lines.reverse();
         lines
@@ -295,17 +295,17 @@ impl<D: Driver> Fixture<D> {
 }
 
 /// Everything that is due at any time.
-pub fn backlog(worker: &str, destination: &str, after: JobId, limit: usize) -> BacklogQuery {
+pub(crate) fn backlog(worker: &str, destination: &str, after: JobId, limit: usize) -> BacklogQuery {
     BacklogQuery { worker: worker.into(), destination: destination.into(), after, due_by: Time::NEVER, limit }
 }
 
 /// The key of the only effect of a job.
-pub fn effect_key(job: JobId) -> EffectKey {
+pub(crate) fn effect_key(job: JobId) -> EffectKey {
     EffectKey([u8::try_from(job.0 % 251).unwrap(); 16])
 }
 
 /// The attempt at the first step.
-pub fn begin(job: JobId, n: u32) -> Begin {
+pub(crate) fn begin(job: JobId, n: u32) -> Begin {
     Begin {
         identity: None,
         job,
@@ -322,16 +322,16 @@ pub fn begin(job: JobId, n: u32) -> Begin {
 }
 
 /// A different time for each try.
-pub fn at(n: u32) -> Time {
+pub(crate) fn at(n: u32) -> Time {
     Time(START.0 + i64::from(n) * 1000)
 }
 
-pub fn failure() -> Failure {
+pub(crate) fn failure() -> Failure {
     Failure::new(FailureClass::Permanent, "no-such-field", "the destination does not know the field")
 }
 
 /// How an attempt at the first step leads to this state.
-pub fn settlement(job: JobId, n: u32, state: JobState) -> Settlement {
+pub(crate) fn settlement(job: JobId, n: u32, state: JobState) -> Settlement {
     let (effect, outcome) = match state {
         JobState::Succeeded => (EffectState::Applied, "done"),
         JobState::Noop => (EffectState::Skipped, "noop"),

@@ -53,7 +53,7 @@ fn revision_of(edited: &Edited) -> u32 {
     }
 }
 
-pub async fn an_edit_is_kept_beside_the_event_and_its_jobs_run_again<D: Driver>() {
+pub(crate) async fn an_edit_is_kept_beside_the_event_and_its_jobs_run_again<D: Driver>() {
     let mut fixture = open::<D>();
     let accepted = fixture.accept("a").await;
     let job = fixture.jobs_of(&accepted).await.remove(0);
@@ -80,7 +80,7 @@ pub async fn an_edit_is_kept_beside_the_event_and_its_jobs_run_again<D: Driver>(
     assert!(fixture.ledger.event_revisions(99).await.unwrap().is_empty());
 }
 
-pub async fn an_event_whose_jobs_run_or_are_in_doubt_is_not_edited<D: Driver>() {
+pub(crate) async fn an_event_whose_jobs_run_or_are_in_doubt_is_not_edited<D: Driver>() {
     let fixture = open::<D>();
     let accepted = fixture.accept("a").await;
     let job = fixture.jobs_of(&accepted).await.remove(0);
@@ -96,7 +96,7 @@ pub async fn an_event_whose_jobs_run_or_are_in_doubt_is_not_edited<D: Driver>() 
     assert!(matches!(fixture.edited(EditEvent { seq: 99, ..edit(&accepted, 0) }).await, Edited::NotFound));
 }
 
-pub async fn of_two_edits_of_one_revision_the_second_is_refused<D: Driver>() {
+pub(crate) async fn of_two_edits_of_one_revision_the_second_is_refused<D: Driver>() {
     let fixture = open::<D>();
     let accepted = fixture.accept_event(NewEvent { jobs: vec![], ..event("a") }).await;
     assert_eq!(revision_of(&fixture.edited(edit(&accepted, 0)).await), 1);
@@ -107,7 +107,7 @@ pub async fn of_two_edits_of_one_revision_the_second_is_refused<D: Driver>() {
     assert_eq!(fixture.edited(edit(&accepted, REVISIONS_MAX)).await, Edited::TooMany);
 }
 
-pub async fn applied_effects_are_repeated_only_if_their_class_is_asked_for<D: Driver>() {
+pub(crate) async fn applied_effects_are_repeated_only_if_their_class_is_asked_for<D: Driver>() {
     let fixture = open::<D>();
     let accepted = fixture.accept("a").await;
     let job = fixture.jobs_of(&accepted).await.remove(0);
@@ -132,7 +132,7 @@ pub async fn applied_effects_are_repeated_only_if_their_class_is_asked_for<D: Dr
     assert_eq!(fixture.edited_text(&job).await.1, 2);
 }
 
-pub async fn a_mark_belongs_to_the_effect_that_takes_the_place_of_its_owner<D: Driver>() {
+pub(crate) async fn a_mark_belongs_to_the_effect_that_takes_the_place_of_its_owner<D: Driver>() {
     let fixture = open::<D>();
     let accepted = fixture.accept("a").await;
     let job = fixture.jobs_of(&accepted).await.remove(0);
@@ -194,7 +194,7 @@ fn about(key: &str, email: &str, name: &str) -> NewEvent {
     NewEvent { observation: Some(Box::new(said(email, name))), ..event(key) }
 }
 
-pub async fn an_edited_identity_moves_the_event_to_its_contact<D: Driver>() {
+pub(crate) async fn an_edited_identity_moves_the_event_to_its_contact<D: Driver>() {
     let fixture = open::<D>();
     let right = fixture.accept_event(about("a", "ada@example.com", "Ada")).await;
     let wrong = fixture.accept_event(about("b", "ada@exmaple.com", "Adda")).await;
@@ -220,7 +220,7 @@ pub async fn an_edited_identity_moves_the_event_to_its_contact<D: Driver>() {
     assert!(fixture.ledger.contact_events(former, page).await.unwrap().is_empty());
 }
 
-pub async fn an_event_that_was_moved_twice_is_in_the_lane_of_its_last_contact<D: Driver>() {
+pub(crate) async fn an_event_that_was_moved_twice_is_in_the_lane_of_its_last_contact<D: Driver>() {
     let fixture = open::<D>();
     let mut others = Vec::new();
     for (key, address) in [("a", "ada@example.com"), ("b", "bob@example.com"), ("c", "eve@example.com")] {
@@ -249,7 +249,7 @@ pub async fn an_event_that_was_moved_twice_is_in_the_lane_of_its_last_contact<D:
     assert_eq!(fixture.read(job.id).await.entity, lane, "the event is not one of the merged contacts");
 }
 
-pub async fn an_edit_with_identifiers_of_two_contacts_is_refused<D: Driver>() {
+pub(crate) async fn an_edit_with_identifiers_of_two_contacts_is_refused<D: Driver>() {
     let fixture = open::<D>();
     fixture.accept_event(about("a", "ada@example.com", "Ada")).await;
     fixture.accept_event(about("b", "bob@example.com", "Bob")).await;
@@ -264,7 +264,7 @@ pub async fn an_edit_with_identifiers_of_two_contacts_is_refused<D: Driver>() {
     assert_eq!(fixture.read(job.id).await.state, JobState::Dead);
 }
 
-pub async fn revisions_go_with_their_event<D: Driver>() {
+pub(crate) async fn revisions_go_with_their_event<D: Driver>() {
     let fixture = open::<D>();
     let accepted = fixture.accept("a").await;
     let job = fixture.jobs_of(&accepted).await.remove(0);
@@ -287,7 +287,7 @@ pub async fn revisions_go_with_their_event<D: Driver>() {
     assert!(fixture.ledger.event_revisions(accepted.seq).await.unwrap().is_empty());
 }
 
-pub async fn an_edited_event_is_not_looked_up_any_more<D: Driver>() {
+pub(crate) async fn an_edited_event_is_not_looked_up_any_more<D: Driver>() {
     let fixture = open::<D>();
     let failure = Failure::new(FailureClass::Identity, "identity-missing", "no identity");
     let quarantine = Some(Quarantine { looks_up_identity: true, ..Quarantine::new(failure) });

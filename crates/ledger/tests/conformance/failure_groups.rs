@@ -41,7 +41,7 @@ fn replay(jobs: &[JobId]) -> Replay {
     Replay { jobs: jobs.to_vec(), actor: "ann".into(), reason: "fixed".into(), revision: None, at: at(50) }
 }
 
-pub async fn dead_letters_are_grouped_by_why_they_died<D: Driver>() {
+pub(crate) async fn dead_letters_are_grouped_by_why_they_died<D: Driver>() {
     let fixture = open::<D>();
     assert!(groups(&fixture).await.is_empty());
     let jobs = [fixture.job("a").await.id, fixture.job("b").await.id, fixture.job("c").await.id];
@@ -63,7 +63,7 @@ pub async fn dead_letters_are_grouped_by_why_they_died<D: Driver>() {
     assert_eq!(fixture.ledger.failure_group_counts().await.unwrap(), [(open, 2)]);
 }
 
-pub async fn a_group_follows_replays_drops_and_unknown_outcomes<D: Driver>() {
+pub(crate) async fn a_group_follows_replays_drops_and_unknown_outcomes<D: Driver>() {
     let fixture = open::<D>();
     let jobs = [fixture.job("a").await.id, fixture.job("b").await.id, fixture.job("c").await.id];
     for job in jobs {
@@ -86,7 +86,7 @@ pub async fn a_group_follows_replays_drops_and_unknown_outcomes<D: Driver>() {
     assert!(fixture.ledger.failure_groups(with_dead_letters).await.unwrap().is_empty());
 }
 
-pub async fn a_quarantined_event_is_in_a_group_until_it_is_replayed<D: Driver>() {
+pub(crate) async fn a_quarantined_event_is_in_a_group_until_it_is_replayed<D: Driver>() {
     let fixture = open::<D>();
     let failure = Failure::new(FailureClass::Mapping, "schema", "email: is missing");
     let jobs = vec![NewJob::new("crm", "default"), NewJob::new("mail", "default")];
@@ -103,7 +103,7 @@ pub async fn a_quarantined_event_is_in_a_group_until_it_is_replayed<D: Driver>()
     assert_eq!((found.len(), found[0].count, found[0].first_at), (1, 0, START));
 }
 
-pub async fn a_resolved_group_opens_again_by_itself<D: Driver>() {
+pub(crate) async fn a_resolved_group_opens_again_by_itself<D: Driver>() {
     let fixture = open::<D>();
     let jobs = [fixture.job("a").await.id, fixture.job("b").await.id];
     die(&fixture, jobs[0], 1, "TOO_LONG").await;
@@ -129,7 +129,7 @@ pub async fn a_resolved_group_opens_again_by_itself<D: Driver>() {
     assert_eq!(lines, expected);
 }
 
-pub async fn groups_are_read_page_by_page_and_empty_ones_expire<D: Driver>() {
+pub(crate) async fn groups_are_read_page_by_page_and_empty_ones_expire<D: Driver>() {
     let fixture = open::<D>();
     for n in 0..5 {
         let job = fixture.job(&format!("event {n}")).await.id;

@@ -25,7 +25,7 @@ async fn settle<D: Driver>(fixture: &Fixture<D>, settlement: Settlement) -> Char
     fixture.ledger.settle(alone(settlement)).await.unwrap()
 }
 
-pub async fn a_settlement_of_a_try_that_a_newer_owner_settled_as_interrupted_is_refused<D: Driver>() {
+pub(crate) async fn a_settlement_of_a_try_that_a_newer_owner_settled_as_interrupted_is_refused<D: Driver>() {
     let fixture = open::<D>();
     for next in [JobState::Retrying, JobState::Waiting, JobState::Queued] {
         let job = fixture.job(next.as_str()).await.id;
@@ -45,7 +45,7 @@ pub async fn a_settlement_of_a_try_that_a_newer_owner_settled_as_interrupted_is_
     }
 }
 
-pub async fn a_settlement_before_the_recovery_makes_the_recovery_stale<D: Driver>() {
+pub(crate) async fn a_settlement_before_the_recovery_makes_the_recovery_stale<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await.id;
     fixture.ledger.begin(begin(job, 1), vec![]).await.unwrap();
@@ -54,7 +54,7 @@ pub async fn a_settlement_before_the_recovery_makes_the_recovery_stale<D: Driver
     assert_eq!(settle(&fixture, recovery).await, ChargeResult::Stale);
 }
 
-pub async fn a_begin_needs_the_expected_term_and_a_job_that_is_not_running<D: Driver>() {
+pub(crate) async fn a_begin_needs_the_expected_term_and_a_job_that_is_not_running<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await.id;
     let begin_as = async |n, owner, expected| {
@@ -71,7 +71,7 @@ pub async fn a_begin_needs_the_expected_term_and_a_job_that_is_not_running<D: Dr
     assert_eq!(fixture.read(job).await.term, Term(3));
 }
 
-pub async fn a_settlement_without_a_call_needs_a_job_that_is_not_running<D: Driver>() {
+pub(crate) async fn a_settlement_without_a_call_needs_a_job_that_is_not_running<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await.id;
     fixture.ledger.begin(begin(job, 1), vec![]).await.unwrap();
@@ -89,7 +89,7 @@ pub async fn a_settlement_without_a_call_needs_a_job_that_is_not_running<D: Driv
 }
 
 /// The process may end between the begin and the record of its effect in older ledgers: nothing is there to be settled.
-pub async fn a_newer_owner_settles_an_interrupted_job_that_has_no_intent<D: Driver>() {
+pub(crate) async fn a_newer_owner_settles_an_interrupted_job_that_has_no_intent<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await.id;
     fixture.ledger.begin(begin(job, 1), vec![]).await.unwrap();
@@ -99,7 +99,7 @@ pub async fn a_newer_owner_settles_an_interrupted_job_that_has_no_intent<D: Driv
     assert_eq!(settle(&fixture, settlement(job, 1, JobState::Succeeded)).await, ChargeResult::Stale);
 }
 
-pub async fn a_replay_keeps_the_term_and_the_destination_unless_the_step_changes<D: Driver>() {
+pub(crate) async fn a_replay_keeps_the_term_and_the_destination_unless_the_step_changes<D: Driver>() {
     let fixture = open::<D>();
     let parked = async |key: &str, state| {
         let job = fixture.job(key).await.id;

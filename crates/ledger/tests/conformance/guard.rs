@@ -55,7 +55,7 @@ fn ended(job: JobId, n: u32, effect: EffectState, state: JobState) -> Settlement
     settlement
 }
 
-pub async fn a_cap_is_exact_however_many_ask_at_once<D: Driver>() {
+pub(crate) async fn a_cap_is_exact_however_many_ask_at_once<D: Driver>() {
     let fixture = open::<D>();
     let mut jobs = vec![];
     for n in 0..40 {
@@ -80,7 +80,7 @@ pub async fn a_cap_is_exact_however_many_ask_at_once<D: Driver>() {
     assert_eq!(fixture.ledger.cap_used(cap("daily", 3, 24 * HOUR), at(0)).await.unwrap(), 3);
 }
 
-pub async fn who_is_refused_is_not_begun<D: Driver>() {
+pub(crate) async fn who_is_refused_is_not_begun<D: Driver>() {
     let fixture = open::<D>();
     let caps = [cap("weekly", 5, 168 * HOUR), cap("daily", 1, 24 * HOUR)];
     let (first, second) = (fixture.job("a").await.id, fixture.job("b").await.id);
@@ -93,7 +93,7 @@ pub async fn who_is_refused_is_not_begun<D: Driver>() {
     assert_eq!(begin_within(&fixture, second, 1, &[others]).await, GO, "another contact has places of their own");
 }
 
-pub async fn one_effect_takes_one_place_however_often_it_is_tried<D: Driver>() {
+pub(crate) async fn one_effect_takes_one_place_however_often_it_is_tried<D: Driver>() {
     let fixture = open::<D>();
     let caps = [cap("daily", 1, 24 * HOUR)];
     let job = fixture.job("a").await.id;
@@ -104,7 +104,7 @@ pub async fn one_effect_takes_one_place_however_often_it_is_tried<D: Driver>() {
     assert_eq!(fixture.ledger.cap_used(caps[0].clone(), at(0)).await.unwrap(), 1);
 }
 
-pub async fn what_did_not_happen_gives_its_place_back<D: Driver>() {
+pub(crate) async fn what_did_not_happen_gives_its_place_back<D: Driver>() {
     let fixture = open::<D>();
     let caps = [cap("daily", 1, 24 * HOUR)];
     let (first, second, third) = (fixture.job("a").await.id, fixture.job("b").await.id, fixture.job("c").await.id);
@@ -122,7 +122,7 @@ pub async fn what_did_not_happen_gives_its_place_back<D: Driver>() {
     assert_eq!(begin_within(&fixture, second, 2, &caps).await, CappedBeginResult::Refused(0), "what happened keeps it");
 }
 
-pub async fn a_window_moves_on_and_old_places_are_pruned<D: Driver>() {
+pub(crate) async fn a_window_moves_on_and_old_places_are_pruned<D: Driver>() {
     let fixture = open::<D>();
     let caps = [cap("daily", 1, 24 * HOUR)];
     let (first, second) = (fixture.job("a").await.id, fixture.job("b").await.id);
@@ -139,7 +139,7 @@ pub async fn a_window_moves_on_and_old_places_are_pruned<D: Driver>() {
     assert_eq!(fixture.ledger.prune(prune).await.unwrap(), Pruned { rows: 0, more: false });
 }
 
-pub async fn caps_hold_over_a_restart<D: Driver>() {
+pub(crate) async fn caps_hold_over_a_restart<D: Driver>() {
     let fixture = open::<D>();
     let caps = [cap("daily", 1, 24 * HOUR)];
     let (first, second) = (fixture.job("a").await.id, fixture.job("b").await.id);
@@ -164,7 +164,7 @@ fn skip(job: JobId, n: u32) -> Skip {
     }
 }
 
-pub async fn an_effect_that_does_not_happen_says_why<D: Driver>() {
+pub(crate) async fn an_effect_that_does_not_happen_says_why<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await.id;
     assert!(fixture.ledger.skip(skip(job, 0)).await.unwrap());
@@ -181,7 +181,7 @@ pub async fn an_effect_that_does_not_happen_says_why<D: Driver>() {
     assert!(!fixture.ledger.skip(older).await.unwrap(), "another owner");
 }
 
-pub async fn what_was_said_last_about_consent_counts<D: Driver>() {
+pub(crate) async fn what_was_said_last_about_consent_counts<D: Driver>() {
     let fixture = open::<D>();
     let who = contact("ada@example.com").digest();
     let say = |granted, at| SetConsent { contact: who, purpose: "news".into(), granted, at };
@@ -193,7 +193,7 @@ pub async fn what_was_said_last_about_consent_counts<D: Driver>() {
     }
 }
 
-pub async fn suppressed_contacts_are_known_and_shown_masked<D: Driver>() {
+pub(crate) async fn suppressed_contacts_are_known_and_shown_masked<D: Driver>() {
     let fixture = open::<D>();
     let who = |text: &str| contact(text).digest();
     let suppress = |text: &str, channel: &str| Suppress {
@@ -263,7 +263,7 @@ fn decide(jobs: &[JobId], choice: Choice, moment: u32) -> DecideApproval {
     DecideApproval { ids, choice, actor: "ann".into(), reason: "fine".into(), at: at(moment) }
 }
 
-pub async fn a_question_is_asked_once_and_its_job_waits<D: Driver>() {
+pub(crate) async fn a_question_is_asked_once_and_its_job_waits<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await.id;
     let asked = fixture.ledger.request_approval(ask(job, 0)).await.unwrap().unwrap();
@@ -290,7 +290,7 @@ pub async fn a_question_is_asked_once_and_its_job_waits<D: Driver>() {
     assert_eq!(fixture.ledger.approval(approval_id(job)).await.unwrap(), Some(asked));
 }
 
-pub async fn the_first_answer_counts_and_wakes_the_job<D: Driver>() {
+pub(crate) async fn the_first_answer_counts_and_wakes_the_job<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await.id;
     fixture.ledger.request_approval(ask(job, 0)).await.unwrap();
@@ -313,7 +313,7 @@ pub async fn the_first_answer_counts_and_wakes_the_job<D: Driver>() {
     assert_eq!((audit[0].action.as_str(), audit[0].actor.as_str(), audit.len()), ("approve", "ann", 1));
 }
 
-pub async fn when_the_time_is_over_the_default_counts<D: Driver>() {
+pub(crate) async fn when_the_time_is_over_the_default_counts<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await.id;
     fixture.ledger.request_approval(ask(job, 0)).await.unwrap();
@@ -327,7 +327,7 @@ pub async fn when_the_time_is_over_the_default_counts<D: Driver>() {
     assert_eq!(fixture.ledger.decide_approval(expiry).await.unwrap()[0].1, Decided::Counts(other, "crm".into()));
 }
 
-pub async fn questions_are_listed_newest_first<D: Driver>() {
+pub(crate) async fn questions_are_listed_newest_first<D: Driver>() {
     let fixture = open::<D>();
     let mut jobs = vec![];
     for n in 0..3 {
@@ -348,7 +348,7 @@ pub async fn questions_are_listed_newest_first<D: Driver>() {
     assert_eq!(list(ApprovalFilter { asked_before: Some(at(1)), ..pending() }, PAGE).await, []);
 }
 
-pub async fn an_answer_between_asking_and_waiting_is_not_lost<D: Driver>() {
+pub(crate) async fn an_answer_between_asking_and_waiting_is_not_lost<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await.id;
     fixture.ledger.request_approval(RequestApproval { waits: None, ..ask(job, 0) }).await.unwrap();
@@ -360,7 +360,7 @@ pub async fn an_answer_between_asking_and_waiting_is_not_lost<D: Driver>() {
     assert_eq!(fixture.ledger.request_approval(ask(dead, 1)).await.unwrap(), None);
 }
 
-pub async fn safe_mode_begins_and_ends_with_a_line_in_the_audit_trail<D: Driver>() {
+pub(crate) async fn safe_mode_begins_and_ends_with_a_line_in_the_audit_trail<D: Driver>() {
     let fixture = open::<D>();
     let set = |worker: Option<&str>, until: Option<u32>| SetSafeMode {
         worker: worker.map(str::to_owned),

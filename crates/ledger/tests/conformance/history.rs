@@ -55,7 +55,7 @@ fn count(first: &str, second: &str, count: u64) -> (Labels, Value) {
     (Labels::new(first, second), Value::Count(count))
 }
 
-pub async fn counters_follow_what_the_ledger_does<D: Driver>() {
+pub(crate) async fn counters_follow_what_the_ledger_does<D: Driver>() {
     let fixture = open::<D>();
     let dead = fixture.job_that_is("a", JobState::Dead).await.id;
     fixture.job_that_is("b", JobState::Succeeded).await;
@@ -87,7 +87,7 @@ pub async fn counters_follow_what_the_ledger_does<D: Driver>() {
     );
 }
 
-pub async fn a_minute_is_kept_as_minute_hour_and_day<D: Driver>() {
+pub(crate) async fn a_minute_is_kept_as_minute_hour_and_day<D: Driver>() {
     let fixture = open::<D>();
     assert!(write(&fixture, minute(0), observed(9)).await);
     assert!(write(&fixture, minute(1), observed(4)).await);
@@ -111,7 +111,7 @@ pub async fn a_minute_is_kept_as_minute_hour_and_day<D: Driver>() {
     assert!(fixture.ledger.history(none).await.unwrap().is_empty());
 }
 
-pub async fn a_repeated_minute_changes_nothing<D: Driver>() {
+pub(crate) async fn a_repeated_minute_changes_nothing<D: Driver>() {
     let fixture = open::<D>();
     assert!(write(&fixture, minute(3), observed(1)).await);
     let before = rows(&fixture, Measure::Refused, Step::Minute).await;
@@ -127,7 +127,7 @@ pub async fn a_repeated_minute_changes_nothing<D: Driver>() {
     assert_eq!(refused[0].values, [count("website", "signature", 2)]);
 }
 
-pub async fn what_was_counted_before_a_crash_is_in_the_next_minute<D: Driver>() {
+pub(crate) async fn what_was_counted_before_a_crash_is_in_the_next_minute<D: Driver>() {
     let fixture = open::<D>();
     fixture.accept("a").await;
     assert!(write(&fixture, minute(0), vec![]).await);
@@ -143,7 +143,7 @@ pub async fn what_was_counted_before_a_crash_is_in_the_next_minute<D: Driver>() 
     assert_eq!(jobs, [HistoryRow { at: minute(7), values: vec![count("crm", "succeeded", 1)] }]);
 }
 
-pub async fn expired_intervals_are_removed_unless_the_clock_is_in_doubt<D: Driver>() {
+pub(crate) async fn expired_intervals_are_removed_unless_the_clock_is_in_doubt<D: Driver>() {
     let fixture = open::<D>();
     let day = |n: i64| Time(MIDNIGHT.0 + n * DAY);
     for n in [0, 1, 92, 93] {

@@ -22,7 +22,7 @@ async fn settles<D: Driver>(fixture: &Fixture<D>, job: JobId, end: (JobState, Ef
     assert!(fixture.settle_with(settlement).await);
 }
 
-pub async fn effects_of_one_identity_run_one_after_the_other<D: Driver>() {
+pub(crate) async fn effects_of_one_identity_run_one_after_the_other<D: Driver>() {
     let fixture = open::<D>();
     let (first, second) = (fixture.job("first").await.id, fixture.job("second").await.id);
     let other = fixture.job("other").await.id;
@@ -39,7 +39,7 @@ pub async fn effects_of_one_identity_run_one_after_the_other<D: Driver>() {
     assert_eq!(begins(&fixture, second, 1, "ada").await, BeginResult::Go);
 }
 
-pub async fn an_identity_stays_taken_while_an_outcome_is_open_and_its_job_lives<D: Driver>() {
+pub(crate) async fn an_identity_stays_taken_while_an_outcome_is_open_and_its_job_lives<D: Driver>() {
     let fixture = open::<D>();
     let (first, second) = (fixture.job("first").await.id, fixture.job("second").await.id);
     assert_eq!(begins(&fixture, first, 1, "ada").await, BeginResult::Go);
@@ -56,7 +56,7 @@ pub async fn an_identity_stays_taken_while_an_outcome_is_open_and_its_job_lives<
     assert_eq!(begins(&fixture, third, 1, "ada").await, BeginResult::Go, "an operator decides about the second");
 }
 
-pub async fn the_record_of_an_identity_is_remembered<D: Driver>() {
+pub(crate) async fn the_record_of_an_identity_is_remembered<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.job("first").await.id;
     let record = |fixture: &Fixture<D>, job: JobId, of: RecordIdentity| {

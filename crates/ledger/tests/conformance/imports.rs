@@ -37,7 +37,7 @@ impl<D: Driver> Fixture<D> {
     }
 }
 
-pub async fn rows_and_the_place_behind_them_are_one_commit<D: Driver>() {
+pub(crate) async fn rows_and_the_place_behind_them_are_one_commit<D: Driver>() {
     let fixture = open::<D>();
     fixture.ledger.start_import(new(id())).await.unwrap();
     assert_eq!(fixture.rows(&["a", "b"], step(0, 3)).await, Some(2));
@@ -59,7 +59,7 @@ pub async fn rows_and_the_place_behind_them_are_one_commit<D: Driver>() {
     assert_eq!(fixture.audited().await, ["import", "import ended"]);
 }
 
-pub async fn a_batch_without_events_moves_the_import_on<D: Driver>() {
+pub(crate) async fn a_batch_without_events_moves_the_import_on<D: Driver>() {
     let fixture = open::<D>();
     fixture.ledger.start_import(new(id())).await.unwrap();
     assert_eq!(fixture.rows(&[], ImportStep { refused: 2, ..step(0, 2) }).await, Some(0));
@@ -67,7 +67,7 @@ pub async fn a_batch_without_events_moves_the_import_on<D: Driver>() {
     assert_eq!(fixture.rows(&[], ImportStep { refused: 1, ..step(0, 1) }).await, None);
 }
 
-pub async fn a_cancelled_import_takes_no_rows_until_it_is_started_again<D: Driver>() {
+pub(crate) async fn a_cancelled_import_takes_no_rows_until_it_is_started_again<D: Driver>() {
     let fixture = open::<D>();
     let cancel = |id| CancelImport { id, actor: "ann".to_owned(), reason: "wrong".to_owned(), at: START };
     assert_eq!(fixture.ledger.cancel_import(cancel(id())).await.unwrap(), None);
@@ -80,7 +80,7 @@ pub async fn a_cancelled_import_takes_no_rows_until_it_is_started_again<D: Drive
     assert_eq!(fixture.audited().await, ["import", "cancel import", "resume import"]);
 }
 
-pub async fn a_row_that_is_known_says_nothing_about_how_late_its_source_repeats_itself<D: Driver>() {
+pub(crate) async fn a_row_that_is_known_says_nothing_about_how_late_its_source_repeats_itself<D: Driver>() {
     let fixture = open::<D>();
     fixture.accept_event(event("a")).await;
     fixture.ledger.start_import(new(id())).await.unwrap();
@@ -90,7 +90,7 @@ pub async fn a_row_that_is_known_says_nothing_about_how_late_its_source_repeats_
     assert_eq!(fixture.ledger.duplicate_stats("website".into()).await.unwrap().duplicates, 0);
 }
 
-pub async fn imports_are_listed_newest_first<D: Driver>() {
+pub(crate) async fn imports_are_listed_newest_first<D: Driver>() {
     let fixture = open::<D>();
     let ids: Vec<ImportId> = (0..3).map(|n| ImportId::new("leads", &n.to_string(), None)).collect();
     for id in &ids {

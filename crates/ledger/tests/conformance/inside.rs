@@ -51,7 +51,7 @@ async fn set<D: Driver>(fixture: &Fixture<D>, mark: Mark) -> bool {
     fixture.ledger.set_mark(mark).await.unwrap().unwrap().set
 }
 
-pub async fn a_note_is_kept_as_it_was_first_made<D: Driver>() {
+pub(crate) async fn a_note_is_kept_as_it_was_first_made<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     let first = fixture.ledger.record_step(note(&job, 0, json!({ "n": 1 }))).await.unwrap();
@@ -64,7 +64,7 @@ pub async fn a_note_is_kept_as_it_was_first_made<D: Driver>() {
     assert_eq!(fixture.read(job.id).await.state, JobState::Queued, "the job goes on as it stood");
 }
 
-pub async fn warning_of_a_step_is_counted_once_for_its_source<D: Driver>() {
+pub(crate) async fn warning_of_a_step_is_counted_once_for_its_source<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     let warning = MappingWarning { field: "steps.geo".into(), code: LossCode::LookupTimedOut };
@@ -86,7 +86,7 @@ pub async fn warning_of_a_step_is_counted_once_for_its_source<D: Driver>() {
     assert_eq!(counted(&fixture).await, [(warning, 1)]);
 }
 
-pub async fn a_run_that_the_job_has_left_behind_notes_nothing<D: Driver>() {
+pub(crate) async fn a_run_that_the_job_has_left_behind_notes_nothing<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     fixture.attempt(job.id, 1, JobState::Retrying).await;
@@ -98,7 +98,7 @@ pub async fn a_run_that_the_job_has_left_behind_notes_nothing<D: Driver>() {
     assert!(set(&fixture, mark(&other, "k", &[])).await, "nobody has set it");
 }
 
-pub async fn a_mark_is_its_owners_in_every_run_and_nobody_elses<D: Driver>() {
+pub(crate) async fn a_mark_is_its_owners_in_every_run_and_nobody_elses<D: Driver>() {
     let fixture = open::<D>();
     let (one, two) = (fixture.job("a").await, fixture.job("b").await);
     assert!(set(&fixture, mark(&one, "k", &[])).await);
@@ -114,21 +114,21 @@ pub async fn a_mark_is_its_owners_in_every_run_and_nobody_elses<D: Driver>() {
     assert_eq!(result, Some(json!({ "set": true }).into()), "what it came to last is what is kept");
 }
 
-pub async fn a_mark_beside_the_edge_of_a_bucket_counts<D: Driver>() {
+pub(crate) async fn a_mark_beside_the_edge_of_a_bucket_counts<D: Driver>() {
     let fixture = open::<D>();
     let (one, two) = (fixture.job("a").await, fixture.job("b").await);
     assert!(set(&fixture, mark(&one, "22:40", &["22:45"])).await);
     assert!(!set(&fixture, mark(&two, "22:45", &["22:40"])).await);
 }
 
-pub async fn a_mark_of_another_store_is_another_mark<D: Driver>() {
+pub(crate) async fn a_mark_of_another_store_is_another_mark<D: Driver>() {
     let fixture = open::<D>();
     let (one, two) = (fixture.job("a").await, fixture.job("b").await);
     assert!(set(&fixture, mark(&one, "k", &[])).await);
     assert!(set(&fixture, Mark { store: "codes".into(), ..mark(&two, "k", &[]) }).await);
 }
 
-pub async fn an_expired_mark_is_free_and_is_pruned<D: Driver>() {
+pub(crate) async fn an_expired_mark_is_free_and_is_pruned<D: Driver>() {
     let fixture = open::<D>();
     let (one, two) = (fixture.job("a").await, fixture.job("b").await);
     assert!(set(&fixture, mark(&one, "k", &[])).await);
@@ -149,7 +149,7 @@ pub async fn an_expired_mark_is_free_and_is_pruned<D: Driver>() {
     assert_eq!(fixture.ledger.prune(prune).await.unwrap(), Pruned { rows: 0, more: false });
 }
 
-pub async fn a_dropped_job_releases_its_marks<D: Driver>() {
+pub(crate) async fn a_dropped_job_releases_its_marks<D: Driver>() {
     let fixture = open::<D>();
     let (one, two) = (fixture.job("a").await, fixture.job("b").await);
     assert!(set(&fixture, mark(&one, "k", &[])).await);
@@ -161,7 +161,7 @@ pub async fn a_dropped_job_releases_its_marks<D: Driver>() {
 }
 
 /// Whoever asks, in whatever order, at whatever time, over restarts: a mark has one owner, and only that one is told so.
-pub async fn any_order_of_marks_does_what_a_plain_model_does<D: Driver>() {
+pub(crate) async fn any_order_of_marks_does_what_a_plain_model_does<D: Driver>() {
     for seed in 0..4 {
         let mut random = Random::seeded(seed);
         let mut fixture = open::<D>();

@@ -35,14 +35,14 @@ async fn assert_all_known<D: Driver>(fixture: &Fixture<D>, ids: &[EventId]) {
     assert_eq!(fixture.ledger.event_count().await.unwrap(), ids.len() as u64);
 }
 
-pub async fn a_key_is_known_after_a_restart<D: Driver>() {
+pub(crate) async fn a_key_is_known_after_a_restart<D: Driver>() {
     let fixture = open::<D>();
     let ids = accept_many(&fixture, 20).await;
     let fixture = fixture.reopen().await;
     assert_all_known(&fixture, &ids).await;
 }
 
-pub async fn a_key_is_known_however_many_came_after_it<D: Driver>() {
+pub(crate) async fn a_key_is_known_however_many_came_after_it<D: Driver>() {
     // Eight times eight times eight, so that every level of merging is reached, and then some.
     let fixture = open_with_few_recent_keys::<D>(8);
     let ids = accept_many(&fixture, 8 * 8 * 8 + 300).await;
@@ -51,7 +51,7 @@ pub async fn a_key_is_known_however_many_came_after_it<D: Driver>() {
     assert_all_known(&fixture, &ids).await;
 }
 
-pub async fn a_key_is_known_while_it_is_moved_out_of_memory<D: Driver>() {
+pub(crate) async fn a_key_is_known_while_it_is_moved_out_of_memory<D: Driver>() {
     // More keys than one slice of upkeep moves, so that a repeat meets them half-way.
     const KEYS: usize = 10_000;
     let fixture = open_with_few_recent_keys::<D>(KEYS);
@@ -74,7 +74,7 @@ pub async fn a_key_is_known_while_it_is_moved_out_of_memory<D: Driver>() {
     }
 }
 
-pub async fn a_key_that_is_used_again_after_its_time_is_another_event<D: Driver>() {
+pub(crate) async fn a_key_that_is_used_again_after_its_time_is_another_event<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(short_lived("a")).await;
     fixture.repeat(later("a", DAY - 1)).await;
@@ -90,7 +90,7 @@ pub async fn a_key_that_is_used_again_after_its_time_is_another_event<D: Driver>
     }
 }
 
-pub async fn an_expired_key_still_has_its_generation_after_it_left_memory<D: Driver>() {
+pub(crate) async fn an_expired_key_still_has_its_generation_after_it_left_memory<D: Driver>() {
     let fixture = open_with_few_recent_keys::<D>(8);
     let mut firsts = Vec::new();
     for n in 0..40 {
@@ -109,7 +109,7 @@ pub async fn an_expired_key_still_has_its_generation_after_it_left_memory<D: Dri
     }
 }
 
-pub async fn generations_go_on_counting<D: Driver>() {
+pub(crate) async fn generations_go_on_counting<D: Driver>() {
     let fixture = open_with_few_recent_keys::<D>(3);
     for generation in 0..10u32 {
         let received_at = START + Duration::from_secs(u64::from(generation));
@@ -119,7 +119,7 @@ pub async fn generations_go_on_counting<D: Driver>() {
     }
 }
 
-pub async fn a_key_is_known_while_its_time_lasts_even_when_the_body_is_gone<D: Driver>() {
+pub(crate) async fn a_key_is_known_while_its_time_lasts_even_when_the_body_is_gone<D: Driver>() {
     let fixture = open_with_few_recent_keys::<D>(4);
     let mut ids = Vec::new();
     for n in 0..30 {
@@ -138,7 +138,7 @@ pub async fn a_key_is_known_while_its_time_lasts_even_when_the_body_is_gone<D: D
 
 /// The newest event may be pruned while an older one, whose key lives longer, is kept. Were its number given out again,
 /// the keys that come after a restart would be looked for in the wrong place.
-pub async fn keys_are_known_after_the_newest_events_were_pruned<D: Driver>() {
+pub(crate) async fn keys_are_known_after_the_newest_events_were_pruned<D: Driver>() {
     let fixture = open_with_few_recent_keys::<D>(4);
     fixture.accept("kept").await;
     for n in 0..30 {

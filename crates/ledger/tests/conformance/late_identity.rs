@@ -125,7 +125,7 @@ impl<D: Driver> Fixture<D> {
     }
 }
 
-pub async fn a_later_event_with_the_same_link_releases_the_waiting_one<D: Driver>() {
+pub(crate) async fn a_later_event_with_the_same_link_releases_the_waiting_one<D: Driver>() {
     let mut fixture = open::<D>();
     let first = fixture.accept_event(anonymous("1", "s-1", "Ada")).await;
     assert!(first.quarantined);
@@ -149,7 +149,7 @@ pub async fn a_later_event_with_the_same_link_releases_the_waiting_one<D: Driver
     assert_eq!(fixture.ledger.contact_events(contact, PAGE).await.unwrap(), [later.seq, first.seq]);
 }
 
-pub async fn a_release_is_recorded_shown_and_kept_over_a_restart<D: Driver>() {
+pub(crate) async fn a_release_is_recorded_shown_and_kept_over_a_restart<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(anonymous("1", "s-1", "Ada")).await;
     let fixture = fixture.reopen().await;
@@ -175,7 +175,7 @@ pub async fn a_release_is_recorded_shown_and_kept_over_a_restart<D: Driver>() {
     assert!(fixture.normalized(&later).await["identity"]["email"].is_null(), "the supplying event is as it was");
 }
 
-pub async fn an_event_is_released_once<D: Driver>() {
+pub(crate) async fn an_event_is_released_once<D: Driver>() {
     let mut fixture = open::<D>();
     let first = fixture.accept_event(anonymous("1", "s-1", "Ada")).await;
     let later = fixture.accept_event(identified("2", "s-1", "ada@x", "King")).await;
@@ -193,7 +193,7 @@ pub async fn an_event_is_released_once<D: Driver>() {
     assert_eq!(fixture.read(job).await.replays, 1);
 }
 
-pub async fn only_the_same_link_in_time_releases<D: Driver>() {
+pub(crate) async fn only_the_same_link_in_time_releases<D: Driver>() {
     let mut fixture = open::<D>();
     let first = fixture.accept_event(anonymous("1", "s-1", "Ada")).await;
     fixture.accept_event(identified("2", "s-2", "bob@x", "Bob")).await;
@@ -210,7 +210,7 @@ pub async fn only_the_same_link_in_time_releases<D: Driver>() {
     assert_eq!(fixture.ledger.event_identity(first.seq).await.unwrap().supplied, None);
 }
 
-pub async fn a_waiting_event_that_an_operator_has_dropped_or_replayed_is_not_released<D: Driver>() {
+pub(crate) async fn a_waiting_event_that_an_operator_has_dropped_or_replayed_is_not_released<D: Driver>() {
     let mut fixture = open::<D>();
     let dropped = fixture.accept_event(anonymous("1", "s-1", "Ada")).await;
     let replayed = fixture.accept_event(anonymous("2", "s-1", "Ada")).await;
@@ -229,7 +229,7 @@ pub async fn a_waiting_event_that_an_operator_has_dropped_or_replayed_is_not_rel
     assert_eq!((identity.supplied, identity.waits_until), (None, None));
 }
 
-pub async fn an_operator_identifies_an_event<D: Driver>() {
+pub(crate) async fn an_operator_identifies_an_event<D: Driver>() {
     let mut fixture = open::<D>();
     // Nothing links it with another one.
     let first = NewEvent { observation: None, ..anonymous("1", "s-1", "Ada") };
@@ -250,7 +250,7 @@ pub async fn an_operator_identifies_an_event<D: Driver>() {
     assert_eq!(record.state.value("attributes.name"), Some(&json!("King")), "the event keeps its own time");
 }
 
-pub async fn an_operator_cannot_identify_an_event_as_two_contacts<D: Driver>() {
+pub(crate) async fn an_operator_cannot_identify_an_event_as_two_contacts<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(anonymous("1", "s-1", "Ada")).await;
     fixture.accept_event(identified("2", "s-8", "ada@x", "Ada")).await;
@@ -262,7 +262,7 @@ pub async fn an_operator_cannot_identify_an_event_as_two_contacts<D: Driver>() {
     assert!(fixture.ledger.contacts(true, PAGE).await.unwrap().is_empty(), "nothing is recorded");
 }
 
-pub async fn only_so_many_events_wait_under_a_link_and_not_for_ever<D: Driver>() {
+pub(crate) async fn only_so_many_events_wait_under_a_link_and_not_for_ever<D: Driver>() {
     let mut fixture = open::<D>();
     let mut accepted = Vec::new();
     for n in 0..=WAITING_PER_LINK_MAX {
@@ -282,7 +282,7 @@ pub async fn only_so_many_events_wait_under_a_link_and_not_for_ever<D: Driver>()
     assert_eq!((fixture.state_of(&old).await, fixture.released()), (JobState::Dead, 0));
 }
 
-pub async fn a_conflict_is_quarantined_where_the_rule_says_so_and_an_operator_decides<D: Driver>() {
+pub(crate) async fn a_conflict_is_quarantined_where_the_rule_says_so_and_an_operator_decides<D: Driver>() {
     let fixture = open::<D>();
     let conflicting = |key: &str, identifiers: Vec<Identifier>| {
         let on_conflict = OnConflict::Quarantine;
@@ -315,7 +315,7 @@ pub async fn a_conflict_is_quarantined_where_the_rule_says_so_and_an_operator_de
     assert_eq!(fixture.state_of(&both).await, JobState::Queued);
 }
 
-pub async fn lookups_of_a_quarantined_event_are_due_until_they_end<D: Driver>() {
+pub(crate) async fn lookups_of_a_quarantined_event_are_due_until_they_end<D: Driver>() {
     let fixture = open::<D>();
     let plain = fixture.accept_event(anonymous("0", "s-0", "Nobody")).await;
     let first = fixture.accept_event(looked_up("1", "s-1")).await;
@@ -342,7 +342,7 @@ pub async fn lookups_of_a_quarantined_event_are_due_until_they_end<D: Driver>() 
     assert_eq!((lookup.tries, lookup.due_at, lookup.last.as_deref()), (2, None, Some("absent")), "it is still shown");
 }
 
-pub async fn a_lookup_releases_an_event_once_and_its_output_is_recorded<D: Driver>() {
+pub(crate) async fn a_lookup_releases_an_event_once_and_its_output_is_recorded<D: Driver>() {
     let mut fixture = open::<D>();
     let first = fixture.accept_event(looked_up("1", "s-1")).await;
     let job = fixture.jobs_of(&first).await.remove(0);
@@ -368,7 +368,7 @@ pub async fn a_lookup_releases_an_event_once_and_its_output_is_recorded<D: Drive
     assert!(line.detail.starts_with("by the lookup `person`") && line.actor == "contacts", "{line:?}");
 }
 
-pub async fn an_event_that_is_released_otherwise_is_not_looked_up<D: Driver>() {
+pub(crate) async fn an_event_that_is_released_otherwise_is_not_looked_up<D: Driver>() {
     let mut fixture = open::<D>();
     let first = fixture.accept_event(looked_up("1", "s-1")).await;
     let job = fixture.jobs_of(&first).await.remove(0);

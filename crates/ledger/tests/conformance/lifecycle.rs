@@ -9,7 +9,7 @@ use crate::fixtures::event;
 /// How many operations may wait before new events are turned away.
 const QUEUE_ACCEPTS_MAX: u64 = 8 * 1024;
 
-pub async fn a_ledger_that_is_open_cannot_be_opened_again<D: Driver>() {
+pub(crate) async fn a_ledger_that_is_open_cannot_be_opened_again<D: Driver>() {
     let fixture = open::<D>();
     let second = D::open(&fixture.place, LedgerOptions::quiet(StillClock::new().for_ledger()));
     assert!(matches!(second, Err(Error::Locked { .. })));
@@ -17,7 +17,7 @@ pub async fn a_ledger_that_is_open_cannot_be_opened_again<D: Driver>() {
     fixture.accept("a").await;
 }
 
-pub async fn closing_does_not_wait_for_other_holders_and_ends_their_writing<D: Driver>() {
+pub(crate) async fn closing_does_not_wait_for_other_holders_and_ends_their_writing<D: Driver>() {
     let fixture = open::<D>();
     let accepted = fixture.accept("a").await;
     let other = fixture.ledger.clone();
@@ -34,7 +34,7 @@ pub async fn closing_does_not_wait_for_other_holders_and_ends_their_writing<D: D
     assert!(matches!(next.accept(event("b")).await.unwrap(), Acceptance::Accepted(_)));
 }
 
-pub async fn everything_sent_before_the_close_is_written<D: Driver>() {
+pub(crate) async fn everything_sent_before_the_close_is_written<D: Driver>() {
     let fixture = open::<D>();
     let mut jobs = Vec::new();
     for n in 0..30 {
@@ -49,7 +49,7 @@ pub async fn everything_sent_before_the_close_is_written<D: Driver>() {
 }
 
 /// The writer may have operations left when the last holder goes away; nobody else may write meanwhile.
-pub async fn a_ledger_is_held_until_its_writer_has_ended<D: Driver>() {
+pub(crate) async fn a_ledger_is_held_until_its_writer_has_ended<D: Driver>() {
     let mut fixture = open::<D>();
     fixture.gate.shut();
     let sender = tokio::spawn({
@@ -72,7 +72,7 @@ pub async fn a_ledger_is_held_until_its_writer_has_ended<D: Driver>() {
     assert!(matches!(ledger.accept(event("a")).await.unwrap(), Acceptance::Duplicate(_)));
 }
 
-pub async fn too_many_senders_are_turned_away_and_completions_are_not<D: Driver>() {
+pub(crate) async fn too_many_senders_are_turned_away_and_completions_are_not<D: Driver>() {
     let mut fixture = open::<D>();
     let job = fixture.job("job").await.id;
     fixture.announced.recv().await.unwrap();
@@ -105,7 +105,7 @@ pub async fn too_many_senders_are_turned_away_and_completions_are_not<D: Driver>
 }
 
 /// Callers that give up while they wait for room must not be counted for ever.
-pub async fn the_queue_is_empty_again_after_callers_gave_up_on_it<D: Driver>() {
+pub(crate) async fn the_queue_is_empty_again_after_callers_gave_up_on_it<D: Driver>() {
     let mut fixture = open::<D>();
     let job = fixture.job("job").await.id;
     fixture.announced.recv().await.unwrap();
@@ -127,7 +127,7 @@ pub async fn the_queue_is_empty_again_after_callers_gave_up_on_it<D: Driver>() {
     assert_eq!(fixture.ledger.stats().queued.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
 
-pub async fn numbers_keep_growing_over_restarts<D: Driver>() {
+pub(crate) async fn numbers_keep_growing_over_restarts<D: Driver>() {
     let mut fixture = open::<D>();
     let (mut ord, mut job) = (0, JobId(0));
     for n in 0..6 {

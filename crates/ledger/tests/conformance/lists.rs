@@ -38,7 +38,7 @@ async fn die<D: Driver>(fixture: &Fixture<D>, job: JobId, class: FailureClass, c
     assert!(fixture.settle_with(dead).await);
 }
 
-pub async fn jobs_are_listed_by_what_is_asked_for<D: Driver>() {
+pub(crate) async fn jobs_are_listed_by_what_is_asked_for<D: Driver>() {
     let fixture = open::<D>();
     fixture.accept_event(from("website", "1", "crm")).await;
     fixture.accept_event(from("shop", "2", "crm")).await;
@@ -67,7 +67,7 @@ pub async fn jobs_are_listed_by_what_is_asked_for<D: Driver>() {
     assert_eq!(ids(&fixture, both).await, [2]);
 }
 
-pub async fn lists_are_read_page_by_page<D: Driver>() {
+pub(crate) async fn lists_are_read_page_by_page<D: Driver>() {
     let fixture = open::<D>();
     for n in 1..=7 {
         fixture.accept_event(from(if n % 2 == 0 { "shop" } else { "website" }, &format!("key {n}"), "crm")).await;
@@ -98,7 +98,7 @@ pub async fn lists_are_read_page_by_page<D: Driver>() {
     assert!(list(Some("shop"), Some("website.created"), ALL).await.is_empty());
 }
 
-pub async fn rare_sources_are_found_on_their_days<D: Driver>() {
+pub(crate) async fn rare_sources_are_found_on_their_days<D: Driver>() {
     let fixture = open::<D>();
     for day in 0..6 {
         let source = if [1, 2, 4].contains(&day) { "rare" } else { "usual" };
@@ -123,7 +123,7 @@ pub async fn rare_sources_are_found_on_their_days<D: Driver>() {
     assert_eq!(events(Some(Time(at(0).0 + 2 * DAY)), None, ALL).await, [10, 9, 6, 5]);
 }
 
-pub async fn reasons_of_death_are_counted_most_frequent_first<D: Driver>() {
+pub(crate) async fn reasons_of_death_are_counted_most_frequent_first<D: Driver>() {
     let fixture = open::<D>();
     for (n, (class, code)) in
         [(FailureClass::Auth, "401"), (FailureClass::Permanent, "422"), (FailureClass::Permanent, "422")]
@@ -143,7 +143,7 @@ pub async fn reasons_of_death_are_counted_most_frequent_first<D: Driver>() {
     assert!(fixture.ledger.dead_reasons(Time(at(1).0 + 101), 10).await.unwrap().is_empty());
 }
 
-pub async fn an_event_is_found_by_its_name<D: Driver>() {
+pub(crate) async fn an_event_is_found_by_its_name<D: Driver>() {
     let fixture = open::<D>();
     let accepted = fixture.accept("a").await;
     let found = fixture.ledger.find_event(accepted.id).await.unwrap();
@@ -162,7 +162,7 @@ pub async fn an_event_is_found_by_its_name<D: Driver>() {
     }
 }
 
-pub async fn live_jobs_are_counted_by_worker_and_state<D: Driver>() {
+pub(crate) async fn live_jobs_are_counted_by_worker_and_state<D: Driver>() {
     let fixture = open::<D>();
     for n in 1..=9 {
         fixture.accept_event(from("website", &format!("key {n}"), if n % 3 == 0 { "mail" } else { "crm" })).await;
@@ -177,7 +177,7 @@ pub async fn live_jobs_are_counted_by_worker_and_state<D: Driver>() {
     assert_eq!(counts.len(), 3);
 }
 
-pub async fn a_ledger_without_work_has_no_workers<D: Driver>() {
+pub(crate) async fn a_ledger_without_work_has_no_workers<D: Driver>() {
     let fixture = open::<D>();
     assert!(fixture.ledger.live_lanes().await.unwrap().is_empty());
     fixture.job_that_is("a", JobState::Succeeded).await;
@@ -185,7 +185,7 @@ pub async fn a_ledger_without_work_has_no_workers<D: Driver>() {
     assert!(fixture.ledger.live_counts().await.unwrap().is_empty());
 }
 
-pub async fn jobs_are_counted_by_state<D: Driver>() {
+pub(crate) async fn jobs_are_counted_by_state<D: Driver>() {
     let fixture = open::<D>();
     for (n, state) in
         [JobState::Succeeded, JobState::Succeeded, JobState::Dead, JobState::Waiting].into_iter().enumerate()
@@ -197,7 +197,7 @@ pub async fn jobs_are_counted_by_state<D: Driver>() {
     assert_eq!(fixture.ledger.event_count().await.unwrap(), 4);
 }
 
-pub async fn what_each_source_sent_is_tallied_by_day<D: Driver>() {
+pub(crate) async fn what_each_source_sent_is_tallied_by_day<D: Driver>() {
     let fixture = open::<D>();
     fixture.accept_event(from("website", "1", "crm")).await;
     fixture.accept_event(from("shop", "2", "crm")).await;
@@ -228,7 +228,7 @@ async fn found<D: Driver>(fixture: &Fixture<D>, filter: EventFilter) -> Vec<i64>
     events.iter().map(|listed| listed.event.seq).collect()
 }
 
-pub async fn events_are_found_by_key_contact_status_and_time<D: Driver>() {
+pub(crate) async fn events_are_found_by_key_contact_status_and_time<D: Driver>() {
     let fixture = open::<D>();
     let contact = |text: &str| Event::contacts_named(text)[0];
     let of = |key: &str, person: Option<&str>| NewEvent { contact: person.map(contact), ..from("website", key, "crm") };
@@ -272,7 +272,7 @@ pub async fn events_are_found_by_key_contact_status_and_time<D: Driver>() {
     assert_eq!(found(&fixture, EventFilter { keys: Some(vec![key]), ..any() }).await, [1]);
 }
 
-pub async fn events_of_a_status_are_read_page_by_page<D: Driver>() {
+pub(crate) async fn events_of_a_status_are_read_page_by_page<D: Driver>() {
     let fixture = open::<D>();
     for n in 1..=9 {
         let workers = ["crm", "mail"].map(|worker| NewJob::new(worker, "default"));
@@ -296,7 +296,7 @@ pub async fn events_of_a_status_are_read_page_by_page<D: Driver>() {
     }
 }
 
-pub async fn the_balance_is_read_in_parts<D: Driver>() {
+pub(crate) async fn the_balance_is_read_in_parts<D: Driver>() {
     let fixture = open::<D>();
     let empty = fixture.ledger.balance_part(0, 10).await.unwrap();
     assert_eq!((empty.counts.len(), empty.looked_until), (0, 0));

@@ -341,7 +341,7 @@ impl<D: Driver> Run<D> {
     }
 }
 
-pub async fn any_sequence_of_verbs_does_what_a_plain_model_does<D: Driver>() {
+pub(crate) async fn any_sequence_of_verbs_does_what_a_plain_model_does<D: Driver>() {
     let handle = tokio::runtime::Handle::current();
     let check = move || {
         let config = Config { cases: 40, failure_persistence: None, ..Config::default() };

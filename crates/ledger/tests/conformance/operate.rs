@@ -30,7 +30,7 @@ async fn jobs_in_every_state<D: Driver>(fixture: &Fixture<D>) -> Vec<(JobState, 
     jobs
 }
 
-pub async fn only_finished_and_dead_jobs_are_replayed<D: Driver>() {
+pub(crate) async fn only_finished_and_dead_jobs_are_replayed<D: Driver>() {
     let fixture = open::<D>();
     let jobs = jobs_in_every_state(&fixture).await;
     let all: Vec<JobId> = jobs.iter().map(|(_, id)| *id).collect();
@@ -49,7 +49,7 @@ pub async fn only_finished_and_dead_jobs_are_replayed<D: Driver>() {
     }
 }
 
-pub async fn jobs_are_counted_by_what_they_need_of_a_configuration<D: Driver>() {
+pub(crate) async fn jobs_are_counted_by_what_they_need_of_a_configuration<D: Driver>() {
     let fixture = open::<D>();
     jobs_in_every_state(&fixture).await;
     let dead = fixture.job_that_is("moved", JobState::Dead).await.id;
@@ -71,7 +71,7 @@ pub async fn jobs_are_counted_by_what_they_need_of_a_configuration<D: Driver>() 
     );
 }
 
-pub async fn a_replayed_job_starts_over_and_remembers_its_tries<D: Driver>() {
+pub(crate) async fn a_replayed_job_starts_over_and_remembers_its_tries<D: Driver>() {
     let fixture = open::<D>();
     let dead = fixture.job_that_is("a", JobState::Dead).await;
     fixture.ledger.replay(replay(&[dead.id])).await.unwrap();
@@ -84,7 +84,7 @@ pub async fn a_replayed_job_starts_over_and_remembers_its_tries<D: Driver>() {
     assert_eq!(fixture.begin(dead.id, 2).await, BeginResult::Go);
 }
 
-pub async fn a_replay_keeps_effect_keys_and_what_was_applied<D: Driver>() {
+pub(crate) async fn a_replay_keeps_effect_keys_and_what_was_applied<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job_that_is("a", JobState::Succeeded).await;
     fixture.ledger.replay(replay(&[job.id])).await.unwrap();
@@ -94,7 +94,7 @@ pub async fn a_replay_keeps_effect_keys_and_what_was_applied<D: Driver>() {
     assert_eq!((effects[0].key, effects[0].state), (effect_key(job.id), EffectState::Applied));
 }
 
-pub async fn a_replay_can_move_jobs_to_another_revision<D: Driver>() {
+pub(crate) async fn a_replay_can_move_jobs_to_another_revision<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job_that_is("a", JobState::Dead).await;
     let moved = Replay { revision: Some("r2".into()), ..replay(&[job.id]) };
@@ -103,7 +103,7 @@ pub async fn a_replay_can_move_jobs_to_another_revision<D: Driver>() {
 }
 
 /// The place where it stood means nothing in another list of steps; under its own revision it goes on from there.
-pub async fn a_replay_under_another_revision_starts_at_the_first_step<D: Driver>() {
+pub(crate) async fn a_replay_under_another_revision_starts_at_the_first_step<D: Driver>() {
     let fixture = open::<D>();
     for (revision, step) in [(None, 1), (Some("r1"), 1), (Some("r2"), 0)] {
         let job = fixture.job_that_is(&format!("{revision:?}"), JobState::Succeeded).await;
@@ -113,7 +113,7 @@ pub async fn a_replay_under_another_revision_starts_at_the_first_step<D: Driver>
     }
 }
 
-pub async fn a_second_replay_changes_nothing<D: Driver>() {
+pub(crate) async fn a_second_replay_changes_nothing<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job_that_is("a", JobState::Dead).await;
     assert_eq!(fixture.ledger.replay(replay(&[job.id])).await.unwrap().len(), 1);
@@ -123,7 +123,7 @@ pub async fn a_second_replay_changes_nothing<D: Driver>() {
     assert_eq!(fixture.audit_lines().await.len(), 1);
 }
 
-pub async fn replayed_jobs_run_in_their_old_order_and_are_in_the_audit_trail<D: Driver>() {
+pub(crate) async fn replayed_jobs_run_in_their_old_order_and_are_in_the_audit_trail<D: Driver>() {
     let fixture = open::<D>();
     let mut jobs = Vec::new();
     for n in 0..5 {
@@ -137,7 +137,7 @@ pub async fn replayed_jobs_run_in_their_old_order_and_are_in_the_audit_trail<D: 
 }
 
 /// An effect of which nobody knows whether it happened is read back before it is sent again, where that is possible.
-pub async fn a_replay_reads_back_what_nobody_knows<D: Driver>() {
+pub(crate) async fn a_replay_reads_back_what_nobody_knows<D: Driver>() {
     let fixture = open::<D>();
     for (class, verifying) in [(EffectClass::Verifiable, true), (EffectClass::Keyed, false)] {
         let job = fixture.job(class.as_str()).await;
@@ -150,7 +150,7 @@ pub async fn a_replay_reads_back_what_nobody_knows<D: Driver>() {
     }
 }
 
-pub async fn what_happened_is_not_sent_again<D: Driver>() {
+pub(crate) async fn what_happened_is_not_sent_again<D: Driver>() {
     let fixture = open::<D>();
     let parked = fixture.job_that_is("a", JobState::Unknown).await;
     let resolved = fixture.ledger.resolve(resolve(parked.id, Resolution::Happened)).await.unwrap();
@@ -163,7 +163,7 @@ pub async fn what_happened_is_not_sent_again<D: Driver>() {
     assert_eq!(fixture.audit_lines().await, [format!("ann resolve {} happened: looked", parked.id)]);
 }
 
-pub async fn what_did_not_happen_is_sent<D: Driver>() {
+pub(crate) async fn what_did_not_happen_is_sent<D: Driver>() {
     let fixture = open::<D>();
     let parked = fixture.job_that_is("a", JobState::Unknown).await;
     fixture.ledger.resolve(resolve(parked.id, Resolution::NotHappened)).await.unwrap();
@@ -174,7 +174,7 @@ pub async fn what_did_not_happen_is_sent<D: Driver>() {
     assert_eq!(fixture.audit_lines().await, [format!("ann resolve {} did not happen: looked", parked.id)]);
 }
 
-pub async fn only_a_parked_job_is_resolved_and_only_once<D: Driver>() {
+pub(crate) async fn only_a_parked_job_is_resolved_and_only_once<D: Driver>() {
     let fixture = open::<D>();
     for (state, id) in jobs_in_every_state(&fixture).await {
         let before = fixture.read(id).await;
@@ -189,7 +189,7 @@ pub async fn only_a_parked_job_is_resolved_and_only_once<D: Driver>() {
 }
 
 /// Another effect, of which nobody knows either, may have happened all the same: nobody was asked about that one.
-pub async fn a_verdict_is_about_what_the_job_is_parked_for_alone<D: Driver>() {
+pub(crate) async fn a_verdict_is_about_what_the_job_is_parked_for_alone<D: Driver>() {
     for (verdict, said) in
         [(Resolution::Happened, EffectState::Applied), (Resolution::NotHappened, EffectState::NotApplied)]
     {
@@ -214,7 +214,7 @@ pub async fn a_verdict_is_about_what_the_job_is_parked_for_alone<D: Driver>() {
     }
 }
 
-pub async fn only_dead_and_parked_jobs_are_dropped<D: Driver>() {
+pub(crate) async fn only_dead_and_parked_jobs_are_dropped<D: Driver>() {
     let fixture = open::<D>();
     let jobs = jobs_in_every_state(&fixture).await;
     let all: Vec<JobId> = jobs.iter().map(|(_, id)| *id).collect();
@@ -233,7 +233,7 @@ pub async fn only_dead_and_parked_jobs_are_dropped<D: Driver>() {
     assert_eq!(fixture.audit_lines().await, expected);
 }
 
-pub async fn a_dropped_job_is_neither_begun_nor_settled<D: Driver>() {
+pub(crate) async fn a_dropped_job_is_neither_begun_nor_settled<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job_that_is("a", JobState::Dead).await;
     fixture.ledger.drop_jobs(drop_jobs(&[job.id])).await.unwrap();

@@ -38,7 +38,7 @@ fn digest(key: &str) -> KeyDigest {
     event(key).key
 }
 
-pub async fn events_of_one_request_are_accepted_together_in_their_order<D: Driver>() {
+pub(crate) async fn events_of_one_request_are_accepted_together_in_their_order<D: Driver>() {
     let mut fixture = open::<D>();
     let first = fixture.accept("b").await;
     fixture.announced.recv().await.unwrap();
@@ -55,7 +55,7 @@ pub async fn events_of_one_request_are_accepted_together_in_their_order<D: Drive
     assert!(fixture.ledger.accept_all(vec![]).await.unwrap().is_empty());
 }
 
-pub async fn an_owner_on_the_other_side_of_a_bucket_edge_is_the_owner<D: Driver>() {
+pub(crate) async fn an_owner_on_the_other_side_of_a_bucket_edge_is_the_owner<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept("ann|bucket 1").await;
     let beside =
@@ -72,7 +72,7 @@ pub async fn an_owner_on_the_other_side_of_a_bucket_edge_is_the_owner<D: Driver>
     assert_ne!(fixture.accept_event(late).await.id, third.id, "an expired neighbour owns nothing");
 }
 
-pub async fn the_same_content_under_another_key_is_a_repeat_for_a_while<D: Driver>() {
+pub(crate) async fn the_same_content_under_another_key_is_a_repeat_for_a_while<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(netted("a", 1, Duration::ZERO)).await;
     let repeat = fixture.repeat(netted("b", 1, 15 * MINUTE)).await;
@@ -87,7 +87,7 @@ pub async fn the_same_content_under_another_key_is_a_repeat_for_a_while<D: Drive
     assert_eq!((tally.accepted, tally.duplicates, tally.by_content, tally.clashes), (5, 2, 2, 0));
 }
 
-pub async fn an_id_answered_as_a_repeat_of_content_stays_bound_beyond_the_window<D: Driver>() {
+pub(crate) async fn an_id_answered_as_a_repeat_of_content_stays_bound_beyond_the_window<D: Driver>() {
     let fixture = open_with_few_recent_keys::<D>(8);
     let first = fixture.accept_event(netted("h-1", 1, Duration::ZERO)).await;
     for n in 0..20 {
@@ -113,7 +113,7 @@ pub async fn an_id_answered_as_a_repeat_of_content_stays_bound_beyond_the_window
     fixture.repeat(late).await;
 }
 
-pub async fn an_id_whose_own_event_expired_can_be_bound_to_another<D: Driver>() {
+pub(crate) async fn an_id_whose_own_event_expired_can_be_bound_to_another<D: Driver>() {
     let fixture = open::<D>();
     let brief = NewEvent { expires_at: START + MINUTE, ..netted("h-1", 1, Duration::ZERO) };
     let own = fixture.accept_event(brief).await;
@@ -130,7 +130,7 @@ fn signed(key: &str, content: u8, after: Duration) -> NewEvent {
     NewEvent { signed_content, received_at: START + after, ..saying(key, content) }
 }
 
-pub async fn signed_content_under_another_id_is_a_repeat_for_the_lifetime_of_the_key<D: Driver>() {
+pub(crate) async fn signed_content_under_another_id_is_a_repeat_for_the_lifetime_of_the_key<D: Driver>() {
     let fixture = open_with_few_recent_keys::<D>(8);
     let first = fixture.accept_event(signed("h-1", 1, Duration::ZERO)).await;
     for n in 2..30 {
@@ -154,7 +154,7 @@ pub async fn signed_content_under_another_id_is_a_repeat_for_the_lifetime_of_the
     fixture.accept_event(plain).await;
 }
 
-pub async fn contents_of_two_types_are_two_contents<D: Driver>() {
+pub(crate) async fn contents_of_two_types_are_two_contents<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(netted("a", 1, Duration::ZERO)).await;
     let other = NewEvent { event_type: "lead.updated".into(), ..netted("b", 1, MINUTE) };
@@ -163,7 +163,7 @@ pub async fn contents_of_two_types_are_two_contents<D: Driver>() {
     assert_eq!(fixture.repeat(netted("c", 1, 2 * MINUTE)).await.id, first.id);
 }
 
-pub async fn contents_are_compared_over_a_restart<D: Driver>() {
+pub(crate) async fn contents_are_compared_over_a_restart<D: Driver>() {
     let fixture = open::<D>();
     let old = fixture.accept_event(netted("old", 9, Duration::ZERO)).await;
     let first = fixture.accept_event(netted("a", 1, 20 * MINUTE)).await;
@@ -172,7 +172,7 @@ pub async fn contents_are_compared_over_a_restart<D: Driver>() {
     assert_ne!(fixture.accept_event(netted("new", 9, 25 * MINUTE)).await.id, old.id);
 }
 
-pub async fn a_dropped_variant_is_kept_to_be_looked_at<D: Driver>() {
+pub(crate) async fn a_dropped_variant_is_kept_to_be_looked_at<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(saying("a", 1)).await;
     assert_eq!(fixture.ledger.variants(first.seq).await.unwrap(), Default::default());
@@ -196,7 +196,7 @@ pub async fn a_dropped_variant_is_kept_to_be_looked_at<D: Driver>() {
     assert_eq!(fixture.ledger.event_count().await.unwrap(), 1);
 }
 
-pub async fn stored_requests_are_read_oldest_first_with_what_their_keys_dropped<D: Driver>() {
+pub(crate) async fn stored_requests_are_read_oldest_first_with_what_their_keys_dropped<D: Driver>() {
     let fixture = open::<D>();
     assert_eq!(fixture.ledger.event_span(Time(0)).await.unwrap(), None);
     let first = fixture.accept_event(saying("a", 1)).await;
@@ -223,7 +223,7 @@ pub async fn stored_requests_are_read_oldest_first_with_what_their_keys_dropped<
     assert_eq!(span(120_001).await, None);
 }
 
-pub async fn variants_beyond_the_bound_are_counted<D: Driver>() {
+pub(crate) async fn variants_beyond_the_bound_are_counted<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(saying("a", 1)).await;
     for content in 2..=12 {
@@ -236,7 +236,7 @@ pub async fn variants_beyond_the_bound_are_counted<D: Driver>() {
     assert_eq!((tally.duplicates, tally.clashes), (12, 12));
 }
 
-pub async fn variants_go_with_the_body_of_their_event<D: Driver>() {
+pub(crate) async fn variants_go_with_the_body_of_their_event<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job_that_is("a", JobState::Succeeded).await;
     fixture.repeat(saying("a", 2)).await;
@@ -245,7 +245,7 @@ pub async fn variants_go_with_the_body_of_their_event<D: Driver>() {
     assert!(fixture.ledger.variants(job.seq).await.unwrap().kept.is_empty());
 }
 
-pub async fn an_update_is_an_event_of_its_own_once<D: Driver>() {
+pub(crate) async fn an_update_is_an_event_of_its_own_once<D: Driver>() {
     let mut fixture = open::<D>();
     let first = fixture.accept_event(saying("a", 1)).await;
     fixture.announced.recv().await.unwrap();
@@ -270,7 +270,7 @@ pub async fn an_update_is_an_event_of_its_own_once<D: Driver>() {
     assert_eq!((tally.accepted, tally.duplicates, tally.clashes), (3, 2, 2));
 }
 
-pub async fn an_update_at_a_bucket_edge_is_the_same_on_both_sides<D: Driver>() {
+pub(crate) async fn an_update_at_a_bucket_edge_is_the_same_on_both_sides<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(saying("ann|1", 1)).await;
     let beside =
@@ -281,7 +281,7 @@ pub async fn an_update_at_a_bucket_edge_is_the_same_on_both_sides<D: Driver>() {
     assert_eq!(fixture.repeat(clashing("ann|1", 2, ClashPolicy::Update)).await.id, update.id);
 }
 
-pub async fn a_quarantined_clash_waits_for_a_person<D: Driver>() {
+pub(crate) async fn a_quarantined_clash_waits_for_a_person<D: Driver>() {
     let mut fixture = open::<D>();
     let first = fixture.accept_event(saying("a", 1)).await;
     fixture.announced.recv().await.unwrap();
@@ -297,7 +297,7 @@ pub async fn a_quarantined_clash_waits_for_a_person<D: Driver>() {
     assert!(fixture.announced.try_recv().is_err(), "nothing is to be done yet");
 }
 
-pub async fn a_quarantined_event_is_dead_from_the_start_and_a_replay_revives_it<D: Driver>() {
+pub(crate) async fn a_quarantined_event_is_dead_from_the_start_and_a_replay_revives_it<D: Driver>() {
     let mut fixture = open::<D>();
     let failure = Failure::new(FailureClass::Mapping, "schema", "email: is missing");
     let quarantine = Some(Quarantine::new(failure.clone()));
@@ -321,7 +321,7 @@ pub async fn a_quarantined_event_is_dead_from_the_start_and_a_replay_revives_it<
     fixture.attempt(job.id, 1, JobState::Succeeded).await;
 }
 
-pub async fn lossy_conversions_are_counted_by_field<D: Driver>() {
+pub(crate) async fn lossy_conversions_are_counted_by_field<D: Driver>() {
     let fixture = open_with_few_recent_keys::<D>(4);
     let warning = |field: &str| MappingWarning { field: field.to_owned(), code: LossCode::NotANumber };
     let with = |key: &str, fields: &[&str]| NewEvent {
@@ -340,7 +340,7 @@ pub async fn lossy_conversions_are_counted_by_field<D: Driver>() {
     assert_eq!(fixture.ledger.mapping_warnings("other".into()).await.unwrap(), []);
 }
 
-pub async fn how_late_a_source_repeats_itself_is_known<D: Driver>() {
+pub(crate) async fn how_late_a_source_repeats_itself_is_known<D: Driver>() {
     let fixture = open_with_few_recent_keys::<D>(4);
     let sent = |key: &str, after: Duration| NewEvent {
         received_at: START + after,
@@ -374,7 +374,7 @@ pub async fn how_late_a_source_repeats_itself_is_known<D: Driver>() {
     assert_eq!(fixture.ledger.duplicate_stats("other".into()).await.unwrap(), Default::default());
 }
 
-pub async fn the_last_repeats_of_an_event_are_kept_with_their_difference<D: Driver>() {
+pub(crate) async fn the_last_repeats_of_an_event_are_kept_with_their_difference<D: Driver>() {
     use DuplicateDifference::{Content, Key, Nothing};
     let fixture = open::<D>();
     let first = fixture.accept_event(netted("a", 1, Duration::ZERO)).await;

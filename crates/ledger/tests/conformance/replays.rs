@@ -40,7 +40,7 @@ async fn dead_jobs<D: Driver>(fixture: &Fixture<D>) -> Vec<JobId> {
     jobs
 }
 
-pub async fn a_replay_is_taken_batch_by_batch_and_over_restarts<D: Driver>() {
+pub(crate) async fn a_replay_is_taken_batch_by_batch_and_over_restarts<D: Driver>() {
     let fixture = open::<D>();
     let jobs = dead_jobs(&fixture).await;
     let record = fixture.ledger.start_replay(new_replay()).await.unwrap();
@@ -71,7 +71,7 @@ pub async fn a_replay_is_taken_batch_by_batch_and_over_restarts<D: Driver>() {
     assert!(audit.contains(&format!("ann replay {} fixed", record.id)), "{audit:?}");
 }
 
-pub async fn a_paused_or_cancelled_replay_takes_no_batch<D: Driver>() {
+pub(crate) async fn a_paused_or_cancelled_replay_takes_no_batch<D: Driver>() {
     let fixture = open::<D>();
     let jobs = dead_jobs(&fixture).await;
     let id = fixture.ledger.start_replay(new_replay()).await.unwrap().id;
@@ -96,7 +96,7 @@ pub async fn a_paused_or_cancelled_replay_takes_no_batch<D: Driver>() {
     }
 }
 
-pub async fn a_replay_that_applies_again_supersedes_effects_of_its_classes<D: Driver>() {
+pub(crate) async fn a_replay_that_applies_again_supersedes_effects_of_its_classes<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job_that_is("a", JobState::Succeeded).await.id;
     let replay_of = async |classes: &[EffectClass]| {

@@ -29,7 +29,7 @@ fn change(clock: &ResponseClock, state: ResponseState, look_at: u32) -> Response
     ResponseChange { clock: ResponseClock { state, look_at: at(look_at), ..clock.clone() }, took: None }
 }
 
-pub async fn a_clock_starts_with_its_event_and_survives_a_restart<D: Driver>() {
+pub(crate) async fn a_clock_starts_with_its_event_and_survives_a_restart<D: Driver>() {
     let fixture = open::<D>();
     accept(&fixture, timed("a", None)).await;
     let again = fixture.ledger.accept(timed("a", None)).await.unwrap();
@@ -49,7 +49,7 @@ pub async fn a_clock_starts_with_its_event_and_survives_a_restart<D: Driver>() {
     assert!(fixture.ledger.responses(next).await.unwrap().is_empty());
 }
 
-pub async fn a_clock_changes_and_ends_once_and_is_counted<D: Driver>() {
+pub(crate) async fn a_clock_changes_and_ends_once_and_is_counted<D: Driver>() {
     let fixture = open::<D>();
     accept(&fixture, timed("a", None)).await;
     accept(&fixture, timed("b", None)).await;
@@ -75,7 +75,7 @@ pub async fn a_clock_changes_and_ends_once_and_is_counted<D: Driver>() {
     assert_eq!(found, [("escalated".to_owned(), 1), ("met".to_owned(), 1), ("missed".to_owned(), 1)]);
 }
 
-pub async fn a_clock_sees_the_job_and_the_effect_that_answer<D: Driver>() {
+pub(crate) async fn a_clock_sees_the_job_and_the_effect_that_answer<D: Driver>() {
     let fixture = open::<D>();
     accept(&fixture, timed("a", None)).await;
     accept(&fixture, timed("b", Some("create"))).await;

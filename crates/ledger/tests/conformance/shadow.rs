@@ -13,7 +13,7 @@ fn keep(hash: &str, after: i64, seen: i64) -> KeepShadow {
     KeepShadow { hash: hash.into(), started_at: at(1), active: "r1".into(), after, seen, report }
 }
 
-pub async fn a_shadow_begins_with_the_next_event_and_keeps_its_report<D: Driver>() {
+pub(crate) async fn a_shadow_begins_with_the_next_event_and_keeps_its_report<D: Driver>() {
     let fixture = open::<D>();
     assert_eq!(fixture.ledger.shadow().await.unwrap(), None);
     fixture.job("a").await;
@@ -30,7 +30,7 @@ pub async fn a_shadow_begins_with_the_next_event_and_keeps_its_report<D: Driver>
     assert_eq!(fixture.ledger.shadow().await.unwrap().unwrap().report, "");
 }
 
-pub async fn a_shadow_is_stopped_once_with_a_line_in_the_audit_trail<D: Driver>() {
+pub(crate) async fn a_shadow_is_stopped_once_with_a_line_in_the_audit_trail<D: Driver>() {
     let fixture = open::<D>();
     let stop = StopShadow { actor: "ann".into(), reason: "seen enough".into(), at: at(2) };
     assert!(!fixture.ledger.stop_shadow(stop.clone()).await.unwrap());

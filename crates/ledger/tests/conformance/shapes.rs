@@ -35,7 +35,7 @@ fn accept(source: &str, event_type: Option<&str>, path: Option<&str>) -> AcceptD
     }
 }
 
-pub async fn shapes_are_kept_with_the_last_event_that_was_looked_at<D: Driver>() {
+pub(crate) async fn shapes_are_kept_with_the_last_event_that_was_looked_at<D: Driver>() {
     let fixture = open::<D>();
     assert_eq!(fixture.ledger.payloads_seen().await.unwrap(), None);
     let first = KeepShapes { after: None, seen: 7, shapes: vec![record("website", "lead", 0, drifting())] };
@@ -54,7 +54,7 @@ pub async fn shapes_are_kept_with_the_last_event_that_was_looked_at<D: Driver>()
     assert_eq!(fixture.ledger.shapes(Some("shop".into())).await.unwrap().len(), 1);
 }
 
-pub async fn an_accepted_departure_is_the_new_normal_and_in_the_audit_trail<D: Driver>() {
+pub(crate) async fn an_accepted_departure_is_the_new_normal_and_in_the_audit_trail<D: Driver>() {
     let fixture = open::<D>();
     let shapes = vec![record("website", "lead", 0, drifting()), record("website", "order", 0, drifting())];
     assert!(fixture.ledger.keep_shapes(KeepShapes { after: None, seen: 1, shapes }).await.unwrap());

@@ -21,7 +21,7 @@ async fn totals<D: Driver>(fixture: &Fixture<D>) -> Vec<(String, JobState, Optio
     totals.into_iter().map(shown).collect()
 }
 
-pub async fn totals_follow_every_change_of_a_job<D: Driver>() {
+pub(crate) async fn totals_follow_every_change_of_a_job<D: Driver>() {
     let fixture = open::<D>();
     assert!(totals(&fixture).await.is_empty());
     let jobs = [fixture.job("a").await.id, fixture.job("b").await.id, fixture.job("c").await.id];
@@ -61,7 +61,7 @@ pub async fn totals_follow_every_change_of_a_job<D: Driver>() {
     assert_eq!(fixture.ledger.event_count().await.unwrap(), 2);
 }
 
-pub async fn the_oldest_live_job_and_dead_letter_are_known<D: Driver>() {
+pub(crate) async fn the_oldest_live_job_and_dead_letter_are_known<D: Driver>() {
     let fixture = open::<D>();
     assert_eq!(fixture.ledger.oldest_jobs().await.unwrap(), OldestJobs::default());
     let first = fixture.job("first").await.id;
@@ -84,7 +84,7 @@ pub async fn the_oldest_live_job_and_dead_letter_are_known<D: Driver>() {
     assert_eq!(oldest(&fixture).await, [(Some("leads-dead".into()), died(2))]);
 }
 
-pub async fn a_dead_letter_that_was_replayed_in_vain_does_not_hide_an_older_one<D: Driver>() {
+pub(crate) async fn a_dead_letter_that_was_replayed_in_vain_does_not_hide_an_older_one<D: Driver>() {
     let fixture = open::<D>();
     let (first, second) = (fixture.job("first").await.id, fixture.job("second").await.id);
     fixture.attempt(first, 1, JobState::Dead).await;
@@ -99,7 +99,7 @@ pub async fn a_dead_letter_that_was_replayed_in_vain_does_not_hide_an_older_one<
     assert_eq!(oldest, [(Some("leads-dead".into()), Time(at(2).0 + 100))]);
 }
 
-pub async fn a_replayed_job_is_not_as_old_as_its_event<D: Driver>() {
+pub(crate) async fn a_replayed_job_is_not_as_old_as_its_event<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.job("first").await.id;
     fixture.attempt(first, 1, JobState::Dead).await;
@@ -112,7 +112,7 @@ pub async fn a_replayed_job_is_not_as_old_as_its_event<D: Driver>() {
     assert_eq!(live, [("crm".into(), second_at)], "the queue is not a day behind");
 }
 
-pub async fn waiting_jobs_are_counted_by_what_they_wait_for<D: Driver>() {
+pub(crate) async fn waiting_jobs_are_counted_by_what_they_wait_for<D: Driver>() {
     let fixture = open::<D>();
     let mut jobs = Vec::new();
     for (key, code) in [("a", "approval"), ("b", "approval"), ("c", "policy-wait"), ("d", "429")] {

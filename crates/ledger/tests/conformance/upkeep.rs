@@ -18,7 +18,7 @@ fn pause(target: &str, actor: &str, reason: &str, at: Time) -> Pause {
     Pause { target: target.into(), actor: actor.into(), reason: reason.into(), at }
 }
 
-pub async fn a_pause_lasts_over_restarts_until_it_is_resumed<D: Driver>() {
+pub(crate) async fn a_pause_lasts_over_restarts_until_it_is_resumed<D: Driver>() {
     let fixture = open::<D>();
     fixture.ledger.pause(pause("destination:crm", "ann", "maintenance", at(1))).await.unwrap();
     fixture.ledger.pause(pause("worker:mail", "ann", "wrong text", at(2))).await.unwrap();
@@ -41,7 +41,7 @@ fn revision(hash: &str, files: &str, actor: &str, reason: &str, at: Time) -> New
     NewRevision { hash: hash.into(), files: files.into(), actor: actor.into(), reason: reason.into(), at }
 }
 
-pub async fn a_revision_is_kept_as_it_was_first_given<D: Driver>() {
+pub(crate) async fn a_revision_is_kept_as_it_was_first_given<D: Driver>() {
     let fixture = open::<D>();
     assert_eq!(fixture.ledger.revision("r1".into()).await.unwrap(), None);
     fixture.ledger.activate_revision(revision("r1", "[1]", "ann", "", at(1))).await.unwrap();
@@ -53,7 +53,7 @@ pub async fn a_revision_is_kept_as_it_was_first_given<D: Driver>() {
     assert_eq!(fixture.audit_lines().await, ["ann configure r1 ", "bob configure r2 slower"]);
 }
 
-pub async fn a_revision_that_comes_back_is_in_force_a_second_time<D: Driver>() {
+pub(crate) async fn a_revision_that_comes_back_is_in_force_a_second_time<D: Driver>() {
     let fixture = open::<D>();
     for (hash, second) in [("r1", 1), ("r2", 2), ("r2", 3), ("r1", 4)] {
         fixture.ledger.activate_revision(revision(hash, hash, "ann", "why not", at(second))).await.unwrap();
@@ -67,7 +67,7 @@ pub async fn a_revision_that_comes_back_is_in_force_a_second_time<D: Driver>() {
     assert_eq!(older, all[1..2]);
 }
 
-pub async fn the_audit_trail_is_read_newest_first_page_by_page<D: Driver>() {
+pub(crate) async fn the_audit_trail_is_read_newest_first_page_by_page<D: Driver>() {
     let fixture = open::<D>();
     for n in 1..=5 {
         let (actor, action, detail) = ("ann".into(), "look".into(), "why not".into());
@@ -91,7 +91,7 @@ async fn bodies<D: Driver>(fixture: &Fixture<D>, ords: &[i64]) -> Vec<bool> {
     events.into_iter().map(|(_, body)| body.is_some()).collect()
 }
 
-pub async fn what_is_live_dead_or_parked_is_never_pruned<D: Driver>() {
+pub(crate) async fn what_is_live_dead_or_parked_is_never_pruned<D: Driver>() {
     let fixture = open::<D>();
     let mut kept = vec![fixture.job("queued").await];
     let running = fixture.job("running").await;
@@ -118,7 +118,7 @@ pub async fn what_is_live_dead_or_parked_is_never_pruned<D: Driver>() {
     assert_eq!(fixture.ledger.attempts(kept[4].id).await.unwrap().len(), 1);
 }
 
-pub async fn finished_events_go_with_everything_that_belongs_to_them<D: Driver>() {
+pub(crate) async fn finished_events_go_with_everything_that_belongs_to_them<D: Driver>() {
     let fixture = open::<D>();
     let mut gone = Vec::new();
     for state in [JobState::Succeeded, JobState::Noop, JobState::Dead] {
@@ -144,7 +144,7 @@ pub async fn finished_events_go_with_everything_that_belongs_to_them<D: Driver>(
     fixture.accept_event(again).await;
 }
 
-pub async fn bodies_may_go_before_their_events<D: Driver>() {
+pub(crate) async fn bodies_may_go_before_their_events<D: Driver>() {
     let fixture = open::<D>();
     let old = fixture.job_that_is("old", JobState::Succeeded).await;
     let cut = fixture.clock.advance(DAY);
@@ -160,7 +160,7 @@ pub async fn bodies_may_go_before_their_events<D: Driver>() {
     );
 }
 
-pub async fn an_event_stays_while_its_key_is_remembered<D: Driver>() {
+pub(crate) async fn an_event_stays_while_its_key_is_remembered<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job_that_is("a", JobState::Succeeded).await;
     let day_29 = Time(START.0 + 29 * DAY);
@@ -171,7 +171,7 @@ pub async fn an_event_stays_while_its_key_is_remembered<D: Driver>() {
     assert_eq!(fixture.ledger.prune(Prune { at: day_31, ..prune }).await.unwrap(), Pruned { rows: 1, more: false });
 }
 
-pub async fn pruning_goes_slice_by_slice<D: Driver>() {
+pub(crate) async fn pruning_goes_slice_by_slice<D: Driver>() {
     let fixture = open::<D>();
     for n in 0..5 {
         fixture.job_that_is(&format!("key {n}"), JobState::Succeeded).await;
@@ -189,7 +189,7 @@ pub async fn pruning_goes_slice_by_slice<D: Driver>() {
     assert_eq!(left, [3, 1, 0]);
 }
 
-pub async fn pruning_passes_events_that_must_stay_in_bounded_slices<D: Driver>() {
+pub(crate) async fn pruning_passes_events_that_must_stay_in_bounded_slices<D: Driver>() {
     let fixture = open::<D>();
     for n in 0..300 {
         fixture.job(&format!("live {n}")).await;
@@ -206,7 +206,7 @@ pub async fn pruning_passes_events_that_must_stay_in_bounded_slices<D: Driver>()
     }
 }
 
-pub async fn numbers_of_pruned_jobs_are_not_given_out_again<D: Driver>() {
+pub(crate) async fn numbers_of_pruned_jobs_are_not_given_out_again<D: Driver>() {
     let fixture = open::<D>();
     let last = fixture.job_that_is("a", JobState::Succeeded).await;
     let now = fixture.clock.advance(365 * DAY);
@@ -216,7 +216,7 @@ pub async fn numbers_of_pruned_jobs_are_not_given_out_again<D: Driver>() {
     assert_eq!((next.id, next.seq), (JobId(last.id.0 + 1), last.seq + 1));
 }
 
-pub async fn every_pruned_row_is_counted<D: Driver>() {
+pub(crate) async fn every_pruned_row_is_counted<D: Driver>() {
     let fixture = open::<D>();
     for state in [JobState::Succeeded, JobState::Dead] {
         fixture.job_that_is(state.as_str(), state).await;
@@ -240,7 +240,7 @@ pub async fn every_pruned_row_is_counted<D: Driver>() {
     assert_eq!(fixture.read(dead.id).await, dead);
 }
 
-pub async fn the_clock_is_kept_and_is_not_before_the_newest_event<D: Driver>() {
+pub(crate) async fn the_clock_is_kept_and_is_not_before_the_newest_event<D: Driver>() {
     let fixture = open::<D>();
     assert_eq!(fixture.ledger.clock().await.unwrap(), None);
     let record = ClockRecord {
@@ -266,7 +266,7 @@ pub async fn the_clock_is_kept_and_is_not_before_the_newest_event<D: Driver>() {
     assert_eq!(fixture.audit_lines().await, [line]);
 }
 
-pub async fn the_audit_trail_is_filtered_and_its_pages_end_in_time<D: Driver>() {
+pub(crate) async fn the_audit_trail_is_filtered_and_its_pages_end_in_time<D: Driver>() {
     let fixture = open::<D>();
     for n in 0..6 {
         let actor = if n % 2 == 0 { "ann" } else { "bob" };

@@ -22,11 +22,11 @@ const RECENT_KEYS_MAX: usize = 6;
 /// So few that the log is reset within the script.
 const WAL_PAGES_MAX: u64 = 60;
 /// These are pruned: they may be gone.
-pub const OLD: u32 = 6;
+pub(crate) const OLD: u32 = 6;
 
 /// One thing that is asked of the ledger. Numbers are events; each has one job with the same number, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     Accept(u32),
     AcceptAll(u32, u32),
     Begin(u32),
@@ -46,7 +46,7 @@ pub enum Step {
 }
 
 /// What lies in the ledger before anything fails.
-pub fn before() -> Vec<Step> {
+pub(crate) fn before() -> Vec<Step> {
     let mut steps = vec![Step::Revision];
     steps.extend((0..OLD).flat_map(|n| [Step::Accept(n), Step::Begin(n), Step::Succeed(n)]));
     steps.push(Step::AcceptAll(OLD, 20));
@@ -54,7 +54,7 @@ pub fn before() -> Vec<Step> {
 }
 
 /// What is done while something fails.
-pub fn script() -> Vec<Step> {
+pub(crate) fn script() -> Vec<Step> {
     use Step::{
         Accept, AcceptAll, Audit, Begin, Die, Drop, Pause, Prune, Read, Reopen, Replay, Resume, Rewrap, RotateTenant,
         Succeed,
@@ -91,7 +91,7 @@ pub fn script() -> Vec<Step> {
 }
 
 /// A ledger, and what it has said.
-pub struct Stage {
+pub(crate) struct Stage {
     directory: PathBuf,
     ledger: Option<Ledger>,
     fatal: Arc<AtomicU64>,
@@ -105,7 +105,7 @@ pub struct Stage {
 
 /// What a step came to.
 #[derive(Debug)]
-pub enum Came {
+pub(crate) enum Came {
     Done,
     /// Nothing was written; it may be asked again.
     NotNow,
@@ -114,7 +114,7 @@ pub enum Came {
 }
 
 impl Stage {
-    pub fn new(directory: &Path) -> Stage {
+    pub(crate) fn new(directory: &Path) -> Stage {
         Stage {
             directory: directory.to_owned(),
             ledger: None,
@@ -126,7 +126,7 @@ impl Stage {
     }
 
     /// The same knowledge about another ledger.
-    pub fn again(&self, directory: &Path) -> Stage {
+    pub(crate) fn again(&self, directory: &Path) -> Stage {
         Stage {
             acknowledged: self.acknowledged.clone(),
             states: self.states.clone(),
@@ -135,7 +135,7 @@ impl Stage {
         }
     }
 
-    pub fn open(&mut self) -> Result<(), Error> {
+    pub(crate) fn open(&mut self) -> Result<(), Error> {
         self.fatal = Arc::default();
         let fatal = self.fatal.clone();
         let options = LedgerOptions {
@@ -150,17 +150,17 @@ impl Stage {
         Ok(())
     }
 
-    pub async fn close(&mut self) {
+    pub(crate) async fn close(&mut self) {
         if let Some(ledger) = self.ledger.take() {
             ledger.close().await;
         }
     }
 
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.ledger.is_some()
     }
 
@@ -169,7 +169,7 @@ impl Stage {
     }
 
     /// Does one step.
-    pub async fn take(&mut self, step: Step) -> Came {
+    pub(crate) async fn take(&mut self, step: Step) -> Came {
         if step == Step::Reopen {
             self.close().await;
             return self.open().map_or(Came::NotNow, |()| Came::Done);
@@ -197,7 +197,7 @@ impl Stage {
     }
 
     /// Nobody knows whether this has happened.
-    pub fn doubt(&mut self, step: Step) {
+    pub(crate) fn doubt(&mut self, step: Step) {
         if let Step::Begin(n) | Step::Succeed(n) | Step::Die(n) | Step::Replay(n) | Step::Drop(n) = step {
             self.doubtful.insert(n);
         }
@@ -293,7 +293,7 @@ impl Stage {
     }
 
     /// Everything that was said is so, and the file is whole.
-    pub async fn check(&mut self) {
+    pub(crate) async fn check(&mut self) {
         let mine: Vec<u32> = self.acknowledged.keys().copied().filter(|n| *n >= OLD).collect();
         let repeats = self.ledger().accept_all(mine.iter().map(|n| new(*n)).collect()).await.unwrap();
         for (n, repeat) in mine.iter().zip(repeats) {

@@ -27,7 +27,7 @@ pub(crate) struct Session {
 
 impl Access {
     /// Checks that the request was meant for this node, and finds out who makes it.
-    pub async fn identify(&self, head: &request::Parts, peer: IpAddr) -> Result<Identified, Refusal> {
+    pub(crate) async fn identify(&self, head: &request::Parts, peer: IpAddr) -> Result<Identified, Refusal> {
         self.check_site(head)?;
         if let Some(presented) = bearer(&head.headers)? {
             let caller = self.by_token(presented, peer).await?;
@@ -40,7 +40,7 @@ impl Access {
     }
 
     /// Checks the request only; for pages that need no caller.
-    pub fn check_visitor(&self, head: &request::Parts) -> Result<(), Refusal> {
+    pub(crate) fn check_visitor(&self, head: &request::Parts) -> Result<(), Refusal> {
         self.check_site(head)
     }
 
@@ -104,7 +104,7 @@ impl Access {
 
     /// Whether the caller of a request that is still being answered would be admitted now. Nothing is recorded; if the ledger
     /// cannot be read, nothing has changed.
-    pub async fn still_admits(&self, head: &request::Parts) -> bool {
+    pub(crate) async fn still_admits(&self, head: &request::Parts) -> bool {
         let now = self.clock.ledger_time();
         let (secret, kind) = match bearer(&head.headers) {
             // The admin token is that of the process.
@@ -127,7 +127,7 @@ impl Access {
 impl Identified {
     /// Refuses a change that a session asks for unless a page of this node made the request, with the session's form token. A
     /// token in a header cannot be sent by a page of another site.
-    pub fn check_form(&self, headers: &HeaderMap, presented: Option<&str>) -> Result<(), Refusal> {
+    pub(crate) fn check_form(&self, headers: &HeaderMap, presented: Option<&str>) -> Result<(), Refusal> {
         let Some(session) = &self.session else { return Ok(()) };
         let is_ours = presented.is_some_and(|presented| constant_time_eq(presented, &session.form_token));
         if is_same_origin(headers) && is_ours {

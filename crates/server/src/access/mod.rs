@@ -70,7 +70,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    pub fn new(
+    pub(crate) fn new(
         token: AdminToken,
         allowed_hosts: Vec<String>,
         clock: Clock,

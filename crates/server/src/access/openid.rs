@@ -35,7 +35,7 @@ pub(super) struct OpenId {
 }
 
 impl OpenId {
-    pub fn new(revisions: Revisions, clock: Clock) -> OpenId {
+    pub(super) fn new(revisions: Revisions, clock: Clock) -> OpenId {
         OpenId {
             revisions,
             key: SignInKey::new(&random_token()),
@@ -44,7 +44,7 @@ impl OpenId {
         }
     }
 
-    pub fn settings(&self) -> Option<Arc<OidcSettings>> {
+    pub(super) fn settings(&self) -> Option<Arc<OidcSettings>> {
         self.revisions.current().config.oidc.clone()
     }
 
@@ -96,7 +96,7 @@ impl From<OpenIdError> for Failed {
 
 impl Access {
     /// The link to the provider, if one is configured.
-    pub fn provider_link(&self, next: &str) -> Option<ProviderLink> {
+    pub(crate) fn provider_link(&self, next: &str) -> Option<ProviderLink> {
         let settings = self.openid.settings()?;
         let mut address = format!("{}{START_PATH}?next=", settings.public_url);
         percent_encode(next, UNRESERVED, &mut address);
@@ -104,7 +104,7 @@ impl Access {
     }
 
     /// Starts a sign-in.
-    pub async fn start_openid(&self, next: &str) -> Result<StartedSignIn, Refusal> {
+    pub(crate) async fn start_openid(&self, next: &str) -> Result<StartedSignIn, Refusal> {
         let settings = self.openid.settings().ok_or_else(not_configured)?;
         let discovery = self.openid.provider.discovery(&settings).await.map_err(|reason| away(&settings, &reason))?;
         let key = &self.openid.key;
@@ -114,7 +114,7 @@ impl Access {
     }
 
     /// Finishes a sign-in with the answer of the provider. Returns the session and the page to open.
-    pub async fn finish_openid(
+    pub(crate) async fn finish_openid(
         &self,
         callback: Callback,
         headers: &HeaderMap,

@@ -73,7 +73,7 @@ impl Default for Passwords {
 
 impl Passwords {
     /// Whether this is the password; `stored` is absent for an unknown user and for one without a password.
-    pub async fn verify(&self, password: String, stored: Option<String>) -> bool {
+    pub(super) async fn verify(&self, password: String, stored: Option<String>) -> bool {
         let Ok(_permit) = self.permits.acquire().await else { return false };
         if password.len() > BYTES_MAX {
             return false;

@@ -20,7 +20,7 @@ pub(crate) struct NewSession {
 
 impl Access {
     /// Every sign-in makes a session of its own: a secret that was planted in a browser is never used.
-    pub async fn sign_in_with_password(
+    pub(crate) async fn sign_in_with_password(
         &self,
         name: &str,
         password: String,
@@ -42,7 +42,7 @@ impl Access {
     }
 
     /// Uses a sign-in link up.
-    pub async fn sign_in_with_link(
+    pub(crate) async fn sign_in_with_link(
         &self,
         link: &str,
         headers: &HeaderMap,
@@ -76,7 +76,7 @@ impl Access {
     }
 
     /// Ends a session. Returns the `Set-Cookie` headers.
-    pub async fn sign_out(&self, session: &Session, actor: &str) -> Result<[String; 2], Refusal> {
+    pub(crate) async fn sign_out(&self, session: &Session, actor: &str) -> Result<[String; 2], Refusal> {
         let revoke = RevokeCredential {
             id: session.id,
             kind: CredentialKind::Session,

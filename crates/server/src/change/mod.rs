@@ -14,4 +14,4 @@ mod trial;
 pub(crate) use plan::{FieldView, LedgerUsage, Plan, PlanChange, PlanHash, Side, plan};
 pub(crate) use stranded::{Stranded, reached};
 pub(crate) use trial::{Compared, Comparison, ContactPairs, Outcome, PlannedCall, RequestResult};
-pub use trial::{ContactTrial, FieldDifferenceRow, OutcomeDifference, Sample, TrialReport};
+pub(crate) use trial::{ContactTrial, FieldDifferenceRow, OutcomeDifference, Sample, TrialReport};

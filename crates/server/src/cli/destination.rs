@@ -14,7 +14,7 @@ use sluice_domain::unit::grouped;
 /// Show one destination: gate, latencies, budget, failure rules
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  sluice destinations show crm\n  sluice destinations show crm --rules")]
-pub struct Show {
+pub(super) struct Show {
     /// The destination
     name: String,
     /// List what error responses mean, in order of precedence
@@ -27,7 +27,7 @@ pub struct Show {
 }
 
 impl Show {
-    pub fn run(self) -> Result<(), CliError> {
+    pub(super) fn run(self) -> Result<(), CliError> {
         self.reach.run(async |client| {
             let answer = client.get(&format!("/destinations/{}", self.name), &[]).await?;
             let Some(detail) = self.format.read::<DestinationDetail>(&answer)? else { return Ok(()) };

@@ -75,7 +75,7 @@ pub(super) struct Revisions {
 }
 
 impl Edit {
-    pub fn run(self) -> Result<(), CliError> {
+    pub(super) fn run(self) -> Result<(), CliError> {
         self.reach.run(async |client| {
             let path = format!("/events/{}/revisions", escaped(&self.id));
             let mut order = self.order(client).await?;
@@ -211,7 +211,7 @@ fn members(text: &str) -> Result<Value, CliError> {
 }
 
 impl Revisions {
-    pub fn run(self) -> Result<(), CliError> {
+    pub(super) fn run(self) -> Result<(), CliError> {
         self.reach.run(async |client| {
             let answer = client.get(&format!("/events/{}/revisions", escaped(&self.id)), &[]).await?;
             let Some(revisions) = self.format.read::<Vec<EventRevisionView>>(&answer)? else { return Ok(()) };

@@ -45,7 +45,7 @@ pub(super) struct Mark {
 }
 
 impl Groups {
-    pub fn run(self) -> Result<(), CliError> {
+    pub(super) fn run(self) -> Result<(), CliError> {
         let request = ListRequest {
             path: "/dead-letters/groups",
             filters: vec![
@@ -63,7 +63,7 @@ impl Groups {
 
 impl Mark {
     /// `act` is the last part of the route.
-    pub fn run(self, act: &str) -> Result<(), CliError> {
+    pub(super) fn run(self, act: &str) -> Result<(), CliError> {
         self.reach.run(async |client| {
             let order = json!({ "reason": self.reason, "actor": self.actor.name() });
             let path = format!("/dead-letters/groups/{}/{act}", self.group);

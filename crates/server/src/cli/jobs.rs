@@ -142,7 +142,7 @@ fn short(failure: &FailureView) -> String {
 }
 
 impl Show {
-    pub fn run(self) -> Result<(), CliError> {
+    pub(super) fn run(self) -> Result<(), CliError> {
         self.reach.run(async |client| {
             let answer = client.get(&format!("/jobs/{}", escaped(&self.id)), &[]).await?;
             if self.format.json {

@@ -60,7 +60,7 @@ pub(super) struct JobFilters {
 }
 
 impl JobFilters {
-    pub fn query(&self) -> Query {
+    pub(super) fn query(&self) -> Query {
         vec![
             ("state", self.state.clone()),
             ("worker", self.worker.clone()),
@@ -75,7 +75,7 @@ impl JobFilters {
         ]
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.query().iter().all(|(_, value)| value.is_none())
     }
 }
@@ -104,7 +104,7 @@ pub(super) struct ListRequest<'a> {
 
 impl ListArgs {
     /// Fetches a page and prints it as a table, with further hints behind it.
-    pub fn run<T: serde::de::DeserializeOwned>(
+    pub(super) fn run<T: serde::de::DeserializeOwned>(
         &self,
         request: ListRequest<'_>,
         render: impl FnOnce(&[T]) -> (Table, String),

@@ -54,7 +54,7 @@ pub(super) struct NodeFile {
 
 impl NodeFile {
     /// Addresses of the node that has the data directory open. `None` if none runs, or if it has not started yet.
-    pub fn of_running(data: &Path) -> Result<Option<NodeFile>, CliError> {
+    pub(super) fn of_running(data: &Path) -> Result<Option<NodeFile>, CliError> {
         let path = data.join(NODE_FILE);
         // A killed node leaves its file, and another process may use its addresses by now.
         if !Ledger::is_open_in(data).map_err(|error| user::unreadable(data, &error))? {
@@ -116,7 +116,7 @@ struct EmbeddedAdmin {
 }
 
 impl NodeArgs {
-    pub fn run(&self, command: impl AsyncFnOnce(&AdminClient) -> Result<(), CliError>) -> Result<(), CliError> {
+    pub(super) fn run(&self, command: impl AsyncFnOnce(&AdminClient) -> Result<(), CliError>) -> Result<(), CliError> {
         runtime()?.block_on(async {
             let client = self.client().await?;
             let done = command(&client).await;
@@ -125,7 +125,7 @@ impl NodeArgs {
         })
     }
 
-    pub fn config(&self) -> &Path {
+    pub(super) fn config(&self) -> &Path {
         &self.config
     }
 
@@ -225,14 +225,14 @@ impl NodeArgs {
 
 impl AdminClient {
     /// GET below `/api/v1`; absent query values are omitted.
-    pub async fn get(&self, path: &str, query: &[(&str, Option<String>)]) -> Result<Value, CliError> {
+    pub(super) async fn get(&self, path: &str, query: &[(&str, Option<String>)]) -> Result<Value, CliError> {
         let query: Vec<(&str, String)> =
             query.iter().filter_map(|(name, value)| value.clone().map(|value| (*name, value))).collect();
         self.client.get(&format!("/api/v1{path}"), &query).await.map_err(|error| self.failed(error))
     }
 
     /// GET below `/api/v1`; `None` if there is no such thing.
-    pub async fn find(&self, path: &str) -> Result<Option<Value>, CliError> {
+    pub(super) async fn find(&self, path: &str) -> Result<Option<Value>, CliError> {
         match self.client.get(&format!("/api/v1{path}"), &[]).await {
             Ok(found) => Ok(Some(found)),
             Err(NodeError::Refused { status: 404, .. }) => Ok(None),
@@ -241,12 +241,12 @@ impl AdminClient {
     }
 
     /// POST below `/api/v1`.
-    pub async fn post(&self, path: &str, order: &Value) -> Result<Value, CliError> {
+    pub(super) async fn post(&self, path: &str, order: &Value) -> Result<Value, CliError> {
         self.client.post(&format!("/api/v1{path}"), order).await.map_err(|error| self.failed(error))
     }
 
     /// Downloads from below `/api/v1`, part by part: a POST if there is a body, and the accepted media type.
-    pub async fn download(
+    pub(super) async fn download(
         &self,
         path: &str,
         query: &[(&str, Option<String>)],
@@ -277,12 +277,12 @@ impl AdminClient {
     }
 
     /// Address of the admin server, without a trailing slash.
-    pub fn address(&self) -> &str {
+    pub(super) fn address(&self) -> &str {
         self.client.url()
     }
 
     /// Whether no node is running, so that jobs do not run.
-    pub fn is_offline(&self) -> bool {
+    pub(super) fn is_offline(&self) -> bool {
         self.own.is_some()
     }
 

@@ -34,7 +34,7 @@ pub(super) struct Format {
 
 impl Format {
     /// Deserializes the response; `None` if JSON was requested and has been printed.
-    pub fn read<T: serde::de::DeserializeOwned>(self, answer: &Value) -> Result<Option<T>, CliError> {
+    pub(super) fn read<T: serde::de::DeserializeOwned>(self, answer: &Value) -> Result<Option<T>, CliError> {
         if self.json {
             return json(answer).map(|()| None);
         }

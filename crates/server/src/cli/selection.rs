@@ -54,7 +54,7 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    pub fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let is_named = |name: &String| !name.trim().is_empty();
         // sudo says which user ran it; the process has the id of another one.
         let caller = || std::env::var("SUDO_USER").ok().filter(is_named);
@@ -74,7 +74,7 @@ pub(super) struct Verb {
 
 impl Act {
     /// Sends the request. `more` is merged into it.
-    pub async fn perform(&self, client: &AdminClient, verb: Verb, more: Value) -> Result<(), CliError> {
+    pub(super) async fn perform(&self, client: &AdminClient, verb: Verb, more: Value) -> Result<(), CliError> {
         let asks = !self.filter.is_empty() && !self.dry_run && !self.yes;
         let selection = if self.filter.is_empty() {
             Selection { ids: self.ids.clone(), filter: None }

@@ -36,7 +36,7 @@ pub(super) struct Accept {
 }
 
 impl Accept {
-    pub fn run(self) -> Result<(), CliError> {
+    pub(super) fn run(self) -> Result<(), CliError> {
         self.reach.run(async |client| {
             let path = format!("/sources/{}/shape/accept", escaped(&self.name));
             let order = json!({

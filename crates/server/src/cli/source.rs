@@ -24,7 +24,7 @@ pub(super) struct Show {
 }
 
 impl Show {
-    pub fn run(self) -> Result<(), CliError> {
+    pub(super) fn run(self) -> Result<(), CliError> {
         self.reach.run(async |client| {
             let shape = if self.shape { "/shape" } else { "" };
             let answer = client.get(&format!("/sources/{}{shape}", escaped(&self.name)), &[]).await?;

@@ -106,16 +106,16 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub fn new(columns: impl Into<Vec<Column>>) -> Table {
+    pub(super) fn new(columns: impl Into<Vec<Column>>) -> Table {
         Table { columns: columns.into(), rows: Vec::new() }
     }
 
-    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().collect());
     }
 
     /// The table as text, with a line break after each line.
-    pub fn render(&self) -> String {
+    pub(super) fn render(&self) -> String {
         self.render_in(None)
     }
 

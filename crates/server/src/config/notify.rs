@@ -42,7 +42,7 @@ pub(super) static CHANNEL: SectionSpec = SectionSpec {
 };
 
 /// Name of a channel's playbook, before the name of the channel.
-pub const CHANNEL_PREFIX: &str = "alert-";
+pub(crate) const CHANNEL_PREFIX: &str = "alert-";
 /// Types of destinations that carry notices.
 const CARRIERS: [&str; 8] = ["slack", "smtp", "http", "pagerduty", "opsgenie", "teams", "discord", "twilio"];
 

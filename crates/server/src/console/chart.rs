@@ -28,17 +28,17 @@ pub(super) enum Window {
 }
 
 impl Window {
-    pub const ALL: [Window; 4] = [Window::Hour, Window::Day, Window::Week, Window::Quarter];
+    pub(super) const ALL: [Window; 4] = [Window::Hour, Window::Day, Window::Week, Window::Quarter];
 
     /// Empty means an hour.
-    pub fn parse(word: &str) -> Option<Window> {
+    pub(super) fn parse(word: &str) -> Option<Window> {
         if word.is_empty() {
             return Some(Window::Hour);
         }
         Window::ALL.into_iter().find(|window| window.as_str() == word)
     }
 
-    pub fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Window::Hour => "1h",
             Window::Day => "24h",
@@ -47,7 +47,7 @@ impl Window {
         }
     }
 
-    pub fn in_words(self) -> &'static str {
+    pub(super) fn in_words(self) -> &'static str {
         match self {
             Window::Hour => "last hour",
             Window::Day => "last 24 hours",
@@ -66,7 +66,7 @@ impl Window {
     }
 
     /// Length of one interval.
-    pub fn step(self) -> Step {
+    pub(super) fn step(self) -> Step {
         match self {
             Window::Hour => Step::Minute,
             Window::Day | Window::Week => Step::Hour,
@@ -101,7 +101,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    pub fn new(window: Window, now: Time, zone: TimeZone) -> Axis {
+    pub(super) fn new(window: Window, now: Time, zone: TimeZone) -> Axis {
         let length = window.step().length();
         let mut start = window.step().start(now);
         for _ in 0..window.steps() {
@@ -110,7 +110,7 @@ impl Axis {
         Axis { window, zone, start }
     }
 
-    pub fn start(&self) -> Time {
+    pub(super) fn start(&self) -> Time {
         self.start
     }
 
@@ -174,7 +174,7 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    pub fn text(self, value: f64) -> String {
+    pub(super) fn text(self, value: f64) -> String {
         match self {
             Unit::Breaker if value >= 2.0 => "open".to_owned(),
             Unit::Breaker if value >= 1.0 => "half-open".to_owned(),
@@ -264,7 +264,7 @@ pub(super) struct Picture {
 }
 
 impl Chart {
-    pub fn new(axis: &Axis, picture: &Picture, moments: &[Moment]) -> Chart {
+    pub(super) fn new(axis: &Axis, picture: &Picture, moments: &[Moment]) -> Chart {
         let (series, unit) = (&picture.series, picture.unit);
         let top = nice(highest(picture, axis.count()), unit);
         let is_lines = picture.shape == Shape::Lines;

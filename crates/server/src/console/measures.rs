@@ -22,7 +22,7 @@ pub(super) struct Charts<'a> {
 
 impl<'a> Charts<'a> {
     /// For the window that the address names.
-    pub async fn begin(visit: &'a Visit) -> Result<Charts<'a>, Failure> {
+    pub(super) async fn begin(visit: &'a Visit) -> Result<Charts<'a>, Failure> {
         let axis = visit.axis()?;
         let revisions = visit.operator.configured(None, REVISIONS_LOOKED_AT).await?.items.into_iter();
         let revisions = revisions.map(|revision| Moment {
@@ -37,7 +37,7 @@ impl<'a> Charts<'a> {
     }
 
     /// The charts, under the choice of their time.
-    pub fn end(self) -> Vec<Block> {
+    pub(super) fn end(self) -> Vec<Block> {
         vec![Block::Windows(self.visit.windows(self.axis.window)), Block::Charts(self.charts)]
     }
 
@@ -58,7 +58,7 @@ impl<'a> Charts<'a> {
     }
 
     /// Requests of all sources, or of one.
-    pub async fn requests(&mut self, source: Option<&str>) -> Result<(), Failure> {
+    pub(super) async fn requests(&mut self, source: Option<&str>) -> Result<(), Failure> {
         let is_ours = |series: &SeriesView| is(series, "source", source);
         let accepted = counts(&self.read("accepted", "source").await?, &self.axis, is_ours);
         let duplicates = counts(&self.read("duplicates", "source").await?, &self.axis, is_ours);
@@ -73,7 +73,7 @@ impl<'a> Charts<'a> {
     }
 
     /// Rejected requests of a source by their code, the most frequent ones.
-    pub async fn refusals(&mut self, source: &str) -> Result<(), Failure> {
+    pub(super) async fn refusals(&mut self, source: &str) -> Result<(), Failure> {
         let view = self.read("refused", "source,code").await?;
         let series: Vec<&SeriesView> = view.series.iter().filter(|series| is(series, "source", Some(source))).collect();
         let mut sums: Vec<(String, u64)> = vec![];
@@ -95,7 +95,7 @@ impl<'a> Charts<'a> {
     }
 
     /// Jobs of all workers that ended, replayed ones too.
-    pub async fn ended_jobs(&mut self) -> Result<(), Failure> {
+    pub(super) async fn ended_jobs(&mut self) -> Result<(), Failure> {
         let (first, replayed) = (self.read("jobs", "state").await?, self.read("replayed_jobs", "state").await?);
         let data = ["succeeded", "noop", "dropped", "unknown", "dead"].map(|state| {
             let matches = |series: &SeriesView| is(series, "state", Some(state));
@@ -107,7 +107,7 @@ impl<'a> Charts<'a> {
     }
 
     /// Calls of all destinations, or of one, by what came of them.
-    pub async fn calls(&mut self, destination: Option<&str>) -> Result<(), Failure> {
+    pub(super) async fn calls(&mut self, destination: Option<&str>) -> Result<(), Failure> {
         let view = self.read("attempts", "destination,outcome").await?;
         let data = [
             ("done", "succeeded", &["done", "noop"][..]),
@@ -127,7 +127,7 @@ impl<'a> Charts<'a> {
     }
 
     /// Effects that calls applied, at all destinations or at one.
-    pub async fn effects(&mut self, destination: Option<&str>) -> Result<(), Failure> {
+    pub(super) async fn effects(&mut self, destination: Option<&str>) -> Result<(), Failure> {
         let view = self.read("effects", "destination").await?;
         let values = counts(&view, &self.axis, |series| is(series, "destination", destination));
         let data = vec![Data { label: "effects".into(), state: "succeeded", values }];
@@ -136,7 +136,7 @@ impl<'a> Charts<'a> {
     }
 
     /// Percentiles of a duration, over everything or for one value of its label.
-    pub async fn latency(
+    pub(super) async fn latency(
         &mut self,
         title: &'static str,
         measure: &str,
@@ -159,7 +159,7 @@ impl<'a> Charts<'a> {
     }
 
     /// Dead letters that wait, over all queues.
-    pub async fn dead_letters(&mut self) -> Result<(), Failure> {
+    pub(super) async fn dead_letters(&mut self) -> Result<(), Failure> {
         let view = self.read("dead_letters", "").await?;
         let values = levels(&view, &self.axis, |_| true, |point| point.max.map(|max| max as f64));
         let data = vec![Data { label: "dead letters".into(), state: "dead", values }];
@@ -168,7 +168,7 @@ impl<'a> Charts<'a> {
     }
 
     /// Live jobs by state, over all workers.
-    pub async fn live_jobs(&mut self) -> Result<(), Failure> {
+    pub(super) async fn live_jobs(&mut self) -> Result<(), Failure> {
         let view = self.read("jobs_live", "state").await?;
         let data = ["running", "queued", "waiting", "retrying"].map(|state| {
             let matches = |series: &SeriesView| is(series, "state", Some(state));
@@ -180,7 +180,7 @@ impl<'a> Charts<'a> {
     }
 
     /// Breaker of a destination: 0 closed, 1 half-open, 2 open.
-    pub async fn breaker(&mut self, destination: &str) -> Result<(), Failure> {
+    pub(super) async fn breaker(&mut self, destination: &str) -> Result<(), Failure> {
         let view = self.read("breaker", "destination").await?;
         let matches = |series: &SeriesView| is(series, "destination", Some(destination));
         let values = levels(&view, &self.axis, matches, |point| point.max.map(|max| max as f64));
@@ -190,7 +190,7 @@ impl<'a> Charts<'a> {
     }
 
     /// Longest time without an event of a source.
-    pub async fn quiet(&mut self, source: &str) -> Result<(), Failure> {
+    pub(super) async fn quiet(&mut self, source: &str) -> Result<(), Failure> {
         let view = self.read("quiet_seconds", "source").await?;
         let matches = |series: &SeriesView| is(series, "source", Some(source));
         let values = levels(&view, &self.axis, matches, |point| point.max.map(|max| max as f64));

@@ -140,7 +140,7 @@ pub(super) struct More {
 
 impl More {
     /// Behind a page of a list: the same address with its cursor.
-    pub fn of<T>(list: &List<T>, path: &str, query: &Fields) -> Option<More> {
+    pub(super) fn of<T>(list: &List<T>, path: &str, query: &Fields) -> Option<More> {
         let next = list.next.as_ref()?;
         Some(More {
             address: format!("{path}?{}", query.query_with("after", next)),
@@ -163,12 +163,12 @@ pub(super) struct Table {
 
 impl Table {
     /// Whether the time for its search was up before it was full.
-    pub fn is_unfinished(&self) -> bool {
+    pub(super) fn is_unfinished(&self) -> bool {
         self.more.as_ref().is_some_and(|more| more.scanned_to.is_some())
     }
 
     /// Heading of a column, by its place.
-    pub fn column(&self, place: &usize) -> &'static str {
+    pub(super) fn column(&self, place: &usize) -> &'static str {
         self.columns.get(*place).copied().unwrap_or_default()
     }
 }
@@ -229,31 +229,31 @@ pub(super) enum FieldKind {
 }
 
 impl Field {
-    pub fn text(name: &'static str, label: &'static str, value: &str, hint: &'static str) -> Field {
+    pub(super) fn text(name: &'static str, label: &'static str, value: &str, hint: &'static str) -> Field {
         Field { name, label, kind: FieldKind::Text, value: value.to_owned(), hint, required: false }
     }
 
-    pub fn choice(name: &'static str, label: &'static str, value: &str, words: Vec<&'static str>) -> Field {
+    pub(super) fn choice(name: &'static str, label: &'static str, value: &str, words: Vec<&'static str>) -> Field {
         Field { name, label, kind: FieldKind::Choice(words), value: value.to_owned(), hint: "", required: false }
     }
 
     /// Reason for the audit trail.
-    pub fn reason() -> Field {
+    pub(super) fn reason() -> Field {
         Field { required: true, ..Field::text("reason", "Why", "", "recorded in the audit trail") }
     }
 
-    pub fn is_choice(&self) -> bool {
+    pub(super) fn is_choice(&self) -> bool {
         matches!(self.kind, FieldKind::Choice(_))
     }
 
-    pub fn words(&self) -> &[&'static str] {
+    pub(super) fn words(&self) -> &[&'static str] {
         match &self.kind {
             FieldKind::Choice(words) => words,
             _ => &[],
         }
     }
 
-    pub fn input_type(&self) -> &'static str {
+    pub(super) fn input_type(&self) -> &'static str {
         match self.kind {
             FieldKind::Password => "password",
             FieldKind::Check => "checkbox",
@@ -261,7 +261,7 @@ impl Field {
         }
     }
 
-    pub fn is_check(&self) -> bool {
+    pub(super) fn is_check(&self) -> bool {
         self.kind == FieldKind::Check
     }
 }
@@ -280,17 +280,17 @@ pub(super) struct Act {
 }
 
 impl Act {
-    pub fn with(mut self, name: &str, value: impl Into<String>) -> Act {
+    pub(super) fn with(mut self, name: &str, value: impl Into<String>) -> Act {
         self.hidden.push((name.to_owned(), value.into()));
         self
     }
 
-    pub fn asking(mut self, field: Field) -> Act {
+    pub(super) fn asking(mut self, field: Field) -> Act {
         self.fields.push(field);
         self
     }
 
-    pub fn that_is_final(self) -> Act {
+    pub(super) fn that_is_final(self) -> Act {
         Act { is_final: true, ..self }
     }
 }
@@ -325,7 +325,7 @@ pub(super) struct Viewer {
 }
 
 impl Frame {
-    pub fn new(status: &Status, viewer: Viewer) -> Frame {
+    pub(super) fn new(status: &Status, viewer: Viewer) -> Frame {
         let count = |state: &str| status.jobs.get(state).copied().unwrap_or_default();
         let path = viewer.path.as_str();
         let item = |&(href, label, key): &(&'static str, &'static str, &'static str)| NavigationItem {

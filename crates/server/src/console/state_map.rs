@@ -100,7 +100,7 @@ pub(super) fn list_of(state: &str) -> String {
 
 impl StateMap {
     /// Jobs by state.
-    pub fn counts(jobs: &BTreeMap<String, u64>) -> StateMap {
+    pub(super) fn counts(jobs: &BTreeMap<String, u64>) -> StateMap {
         let count = |state: &str| jobs.get(state).copied().unwrap_or_default();
         let parts: Vec<String> = PLACES.iter().map(|(state, ..)| format!("{} {state}", count(state))).collect();
         let state_box = |(state, x, y): (&'static str, i64, i64)| {
@@ -116,7 +116,7 @@ impl StateMap {
     }
 
     /// The way of one job through the states, as far as its attempts tell.
-    pub fn path(detail: &JobDetail) -> StateMap {
+    pub(super) fn path(detail: &JobDetail) -> StateMap {
         let job = &detail.job;
         let outcomes: BTreeSet<&str> = detail.attempts_made.iter().map(|attempt| attempt.outcome.as_str()).collect();
         let mut passed: BTreeSet<&str> = BTreeSet::from(["queued", job.state.as_str()]);

@@ -21,7 +21,7 @@ pub(super) struct Gate {
 
 impl Gate {
     /// Reads the view of a gate.
-    pub fn new(gate: &Value) -> Gate {
+    pub(super) fn new(gate: &Value) -> Gate {
         let count = |name: &str| gate.get(name).and_then(Value::as_u64).unwrap_or_default();
         Gate {
             breaker: gate.get("breaker").and_then(Value::as_str).unwrap_or("closed").to_owned(),

@@ -102,7 +102,7 @@ pub(super) fn length(from: Time, to: Time) -> String {
 
 impl Timeline {
     /// A point whose time cannot be read is left out.
-    pub fn new(lanes: Vec<Lane>, zone: &TimeZone) -> Timeline {
+    pub(super) fn new(lanes: Vec<Lane>, zone: &TimeZone) -> Timeline {
         let at = |point: &Point| Time::parse(&point.at);
         let points = lanes.iter().flat_map(|lane| lane.points.iter().filter_map(at));
         let ends = lanes.iter().flat_map(|lane| lane.spans.iter().flat_map(|span| [span.from, span.to]));

@@ -93,32 +93,32 @@ pub(super) struct Fields(Vec<(String, String)>);
 
 impl Fields {
     /// Reads an encoded query or form.
-    pub fn parse(text: &str) -> Fields {
+    pub(super) fn parse(text: &str) -> Fields {
         Fields(form_pairs(text.as_bytes()))
     }
 
     /// Trimmed; empty if it is absent.
-    pub fn get(&self, name: &str) -> &str {
+    pub(super) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.trim())
     }
 
-    pub fn option(&self, name: &str) -> Option<String> {
+    pub(super) fn option(&self, name: &str) -> Option<String> {
         Some(self.get(name)).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
-    pub fn all(&self, name: &str) -> Vec<String> {
+    pub(super) fn all(&self, name: &str) -> Vec<String> {
         self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| value.clone()).collect()
     }
 
     /// The query of an address, without empty fields and places in a list.
-    pub fn to_query(&self) -> String {
+    pub(super) fn to_query(&self) -> String {
         let kept = self.0.iter().filter(|(name, value)| name != "after" && !value.is_empty());
         let texts = kept.map(|(name, value)| format!("{}={}", query_value(name), query_value(value)));
         texts.collect::<Vec<_>>().join("&")
     }
 
     /// The query of an address with another value of one field.
-    pub fn query_with(&self, name: &str, value: &str) -> String {
+    pub(super) fn query_with(&self, name: &str, value: &str) -> String {
         let kept = self.0.iter().filter(|(known, value)| known != name && !value.is_empty());
         let pairs = kept.map(|(name, value)| (name.as_str(), value.as_str())).chain([(name, value)]);
         let texts = pairs.map(|(name, value)| format!("{}={}", query_value(name), query_value(value)));
@@ -147,7 +147,7 @@ impl From<Refusal> for Failure {
 }
 
 impl Failure {
-    pub fn invalid(detail: impl Into<String>) -> Failure {
+    pub(super) fn invalid(detail: impl Into<String>) -> Failure {
         Failure { status: StatusCode::BAD_REQUEST, code: "invalid", detail: detail.into() }
     }
 }
@@ -201,7 +201,7 @@ impl Visit {
     }
 
     /// Path and query of the page.
-    pub fn address(&self) -> String {
+    pub(super) fn address(&self) -> String {
         match self.fields.to_query() {
             query if query.is_empty() => self.path.clone(),
             query => format!("{}?{query}", self.path),
@@ -209,7 +209,7 @@ impl Visit {
     }
 
     /// Form that gives a name to this list with its filter, or removes the name.
-    pub fn save_view(&self) -> Block {
+    pub(super) fn save_view(&self) -> Block {
         let address = self.address();
         let known = self.views.iter().find(|(_, path)| *path == address);
         let (label, act) = match known {
@@ -229,21 +229,21 @@ impl Visit {
     }
 
     /// The fields of the address.
-    pub fn query(&self) -> &Fields {
+    pub(super) fn query(&self) -> &Fields {
         &self.fields
     }
 
     /// Time zone that charts and pictures are labelled in.
-    pub fn zone(&self) -> &TimeZone {
+    pub(super) fn zone(&self) -> &TimeZone {
         &self.zone
     }
 
-    pub fn views(&self) -> &[(String, String)] {
+    pub(super) fn views(&self) -> &[(String, String)] {
         &self.views
     }
 
     /// The time that the charts of this page show.
-    pub fn axis(&self) -> Result<Axis, Failure> {
+    pub(super) fn axis(&self) -> Result<Axis, Failure> {
         let word = self.fields.get("window");
         let window = Window::parse(word)
             .ok_or_else(|| Failure::invalid(format!("`{word}` is no time of charts; use 1h, 24h, 7d or 90d")))?;
@@ -251,7 +251,7 @@ impl Visit {
     }
 
     /// This page with other times of its charts.
-    pub fn windows(&self, current: Window) -> Vec<(String, &'static str, bool)> {
+    pub(super) fn windows(&self, current: Window) -> Vec<(String, &'static str, bool)> {
         let link = |window: Window| {
             let query = self.fields.query_with("window", window.as_str());
             (format!("{}?{query}", self.path), window.as_str(), window == current)
@@ -259,7 +259,7 @@ impl Visit {
         Window::ALL.map(link).to_vec()
     }
 
-    pub async fn page(&self, title: impl Into<String>, blocks: Vec<Block>) -> Result<Page, Failure> {
+    pub(super) async fn page(&self, title: impl Into<String>, blocks: Vec<Block>) -> Result<Page, Failure> {
         let facts = self.frame.get(&self.operator, self.is_live).await?;
         let who = self.operator.whoami();
         let viewer = Viewer {
@@ -274,7 +274,7 @@ impl Visit {
     }
 
     /// A form that changes something, without fields.
-    pub fn act(&self, action: impl Into<String>, button: impl Into<String>) -> Act {
+    pub(super) fn act(&self, action: impl Into<String>, button: impl Into<String>) -> Act {
         Act {
             action: action.into(),
             button: button.into(),
@@ -286,7 +286,7 @@ impl Visit {
     }
 
     /// Shows a page, or what prevents it.
-    pub async fn show(&self, title: &str, blocks: Result<Vec<Block>, Failure>) -> Response {
+    pub(super) async fn show(&self, title: &str, blocks: Result<Vec<Block>, Failure>) -> Response {
         let shown = match blocks {
             Ok(blocks) => self.page(title, blocks).await,
             Err(failure) => Err(failure),
@@ -298,7 +298,7 @@ impl Visit {
     }
 
     /// Goes to another page after an act, or says what prevented it.
-    pub async fn done(&self, done: Result<String, Failure>) -> Response {
+    pub(super) async fn done(&self, done: Result<String, Failure>) -> Response {
         match done {
             Ok(next) => Redirect::to(&next).into_response(),
             Err(failure) => self.failed(failure).await,

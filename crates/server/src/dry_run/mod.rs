@@ -89,11 +89,11 @@ pub(crate) enum Cover {
 }
 
 impl Cover {
-    pub fn value(self, value: &Value) -> Value {
+    pub(crate) fn value(self, value: &Value) -> Value {
         if self == Cover::On { mask::value(value) } else { value.clone() }
     }
 
-    pub fn text(self, text: &str) -> String {
+    pub(crate) fn text(self, text: &str) -> String {
         if self == Cover::On { mask::text(text).into_owned() } else { text.to_owned() }
     }
 }

@@ -30,12 +30,12 @@ struct Entry {
 
 impl LookupCache {
     /// The answer to a request, if it is still used. `now` is by the steady clock.
-    pub fn get(&self, key: &CacheKey, now: Time) -> Option<LookupResult> {
+    pub(super) fn get(&self, key: &CacheKey, now: Time) -> Option<LookupResult> {
         self.entries.get(key).filter(|entry| now < entry.expires_at).map(|entry| entry.result.clone())
     }
 
     /// Keeps an answer for a while.
-    pub fn put(&mut self, key: CacheKey, result: LookupResult, lifetime: Duration, now: Time) {
+    pub(super) fn put(&mut self, key: CacheKey, result: LookupResult, lifetime: Duration, now: Time) {
         if lifetime.is_zero() {
             self.entries.remove(&key);
             return;

@@ -28,7 +28,7 @@ const MARKER: &[u8] = b"\xab\xcd\xefMaxMind.com";
 const FILES_MAX: usize = 8;
 
 /// A lookup without a node: the file is read for it alone. A relative path starts at the directory of the configuration.
-pub fn look_up_in_file(directory: &Path, lookup: &GeoLookup) -> LookupResult {
+pub(crate) fn look_up_in_file(directory: &Path, lookup: &GeoLookup) -> LookupResult {
     match open(&directory.join(&lookup.database)) {
         Ok((_, database)) => read(&database, lookup),
         Err(problem) => LookupResult::failed(LossCode::DatabaseUnreadable, problem.to_string()),
@@ -36,7 +36,7 @@ pub fn look_up_in_file(directory: &Path, lookup: &GeoLookup) -> LookupResult {
 }
 
 /// Says why a file cannot be used, if it cannot. Only its end is read: the metadata is there.
-pub fn probe(path: &Path) -> Result<(), String> {
+pub(crate) fn probe(path: &Path) -> Result<(), String> {
     probe_end(path).map_err(|problem| problem.to_string())
 }
 
@@ -106,7 +106,7 @@ impl fmt::Debug for GeoDatabases {
 
 impl GeoDatabases {
     /// `now` is by the steady clock.
-    pub async fn look_up(&self, directory: &Path, lookup: &GeoLookup, now: Time) -> LookupResult {
+    pub(super) async fn look_up(&self, directory: &Path, lookup: &GeoLookup, now: Time) -> LookupResult {
         match self.database(directory.join(&lookup.database), now).await {
             Ok(database) => read(&database, lookup),
             Err(problem) => LookupResult::failed(LossCode::DatabaseUnreadable, problem),

@@ -55,13 +55,13 @@ impl Drop for Begun<'_> {
 }
 
 impl HttpLookups {
-    pub fn new(revisions: Revisions, clock: Clock, paused: AppliedPauses) -> HttpLookups {
+    pub(super) fn new(revisions: Revisions, clock: Clock, paused: AppliedPauses) -> HttpLookups {
         let random = Random::seeded(clock.wall().0 as u64);
         let state = Mutex::new(State { cache: LookupCache::default(), gates: HashMap::new(), random });
         HttpLookups { revisions, clock, paused, state, ended: Notify::new() }
     }
 
-    pub async fn look_up(&self, lookup: &HttpLookup, revision: &Arc<str>) -> LookupResult {
+    pub(super) async fn look_up(&self, lookup: &HttpLookup, revision: &Arc<str>) -> LookupResult {
         let key = cache_key(lookup, revision);
         if let Some(known) = self.state().cache.get(&key, self.clock.now()) {
             return known;

@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::pauses::AppliedPauses;
 use crate::revisions::Revisions;
 use geo::GeoDatabases;
-pub use geo::{look_up_in_file, probe};
+pub(crate) use geo::{look_up_in_file, probe};
 use http::HttpLookups;
 
 /// Makes lookups. Cheap to clone.

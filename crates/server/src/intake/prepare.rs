@@ -41,7 +41,7 @@ impl HeaderSource for Headers<'_> {
 const SECRET_HEADERS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "x-api-key"];
 
 /// The address of the caller, for flows that read it. A header of this name that the caller sent is never stored.
-pub const CLIENT_ADDRESS_HEADER: &str = "sluice-client-address";
+pub(super) const CLIENT_ADDRESS_HEADER: &str = "sluice-client-address";
 
 /// Event that is ready to be written.
 #[derive(Debug)]

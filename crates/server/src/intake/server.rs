@@ -36,7 +36,7 @@ use crate::observe::metrics::SourceLabels;
 use crate::revisions::LoadedRevision;
 
 #[derive(Debug)]
-pub struct IntakeServer {
+pub(crate) struct IntakeServer {
     listener: TcpListener,
     context: IntakeContext,
     settings: IntakeSettings,
@@ -60,7 +60,7 @@ struct Arrived<'a> {
 }
 
 impl IntakeServer {
-    pub async fn bind(
+    pub(crate) async fn bind(
         address: SocketAddr,
         context: IntakeContext,
         settings: IntakeSettings,
@@ -68,12 +68,12 @@ impl IntakeServer {
         Ok(IntakeServer { listener: TcpListener::bind(address).await?, context, settings })
     }
 
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
+    pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
     /// Serves until `stop`; then finishes open requests.
-    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
         let permits = Arc::new(Semaphore::new(self.settings.connections_max));
         let shared = Arc::new(Shared {
             context: self.context,

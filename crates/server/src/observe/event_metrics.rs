@@ -14,7 +14,7 @@ use super::metrics::{
 
 /// Handles of the series that every event changes.
 #[derive(Debug, Default)]
-pub struct EventHandles {
+pub(super) struct EventHandles {
     requests: Handles<Counter>,
     accepted: Handles<Counter>,
     queue_seconds: Handles<Histogram>,

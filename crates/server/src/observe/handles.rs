@@ -19,7 +19,7 @@ impl<M> Default for Handles<M> {
 
 impl<M: Clone> Handles<M> {
     /// Calls `apply` with the metric of this name and word; `create` finds it in its family the first time.
-    pub fn with(&self, name: &str, word: &'static str, create: impl FnOnce() -> M, apply: impl FnOnce(&M)) {
+    pub(super) fn with(&self, name: &str, word: &'static str, create: impl FnOnce() -> M, apply: impl FnOnce(&M)) {
         let known = self.0.load();
         if let Some((_, metric)) = known.get(name).and_then(|words| words.iter().find(|(known, _)| *known == word)) {
             return apply(metric);

@@ -16,43 +16,43 @@ const NO_SOURCE: &str = "none";
 pub(crate) struct OpenMinute(Mutex<Recorder>);
 
 impl OpenMinute {
-    pub fn refused(&self, source: &str, code: &str) {
+    pub(crate) fn refused(&self, source: &str, code: &str) {
         let source = if source.is_empty() { NO_SOURCE } else { source };
         self.lock().count(Measure::Refused, source, code);
     }
 
-    pub fn called(&self, destination: &str, took: Duration) {
+    pub(crate) fn called(&self, destination: &str, took: Duration) {
         self.lock().observe(Measure::CallSeconds, destination, took);
     }
 
-    pub fn waited(&self, destination: &str, since_due: Duration) {
+    pub(crate) fn waited(&self, destination: &str, since_due: Duration) {
         self.lock().observe(Measure::WaitSeconds, destination, since_due);
     }
 
-    pub fn applied(&self, destination: &str, since_received: Duration) {
+    pub(crate) fn applied(&self, destination: &str, since_received: Duration) {
         self.lock().observe(Measure::EffectSeconds, destination, since_received);
     }
 
-    pub fn started(&self, worker: &str, since_accepted: Duration) {
+    pub(crate) fn started(&self, worker: &str, since_accepted: Duration) {
         self.lock().observe(Measure::QueueSeconds, worker, since_accepted);
     }
 
     /// A notice of an alert was delivered.
-    pub fn signalled(&self, alert: &str, since_began: Duration) {
+    pub(crate) fn signalled(&self, alert: &str, since_began: Duration) {
         self.lock().observe(Measure::SignalSeconds, alert, since_began);
     }
 
     /// An event was answered that its flow wants an answer to.
-    pub fn responded(&self, flow: &str, since_received: Duration) {
+    pub(crate) fn responded(&self, flow: &str, since_received: Duration) {
         self.lock().observe(Measure::ResponseSeconds, flow, since_received);
     }
 
     /// How long a source has sent nothing in this hour.
-    pub fn quiet(&self, source: &str, since: Duration) {
+    pub(crate) fn quiet(&self, source: &str, since: Duration) {
         self.lock().level(Measure::QuietSeconds, source, "", since.as_secs());
     }
 
-    pub fn levels(&self, levels: &Levels) {
+    pub(crate) fn levels(&self, levels: &Levels) {
         let mut recorder = self.lock();
         for (worker, state, count) in &levels.live {
             recorder.level(Measure::JobsLive, worker, state.as_str(), *count);
@@ -72,12 +72,12 @@ impl OpenMinute {
     }
 
     /// What was observed since the last call.
-    pub fn take(&self) -> Vec<Point> {
+    pub(crate) fn take(&self) -> Vec<Point> {
         self.lock().take()
     }
 
     /// Puts back what could not be written.
-    pub fn restore(&self, points: Vec<Point>) {
+    pub(crate) fn restore(&self, points: Vec<Point>) {
         self.lock().restore(points);
     }
 

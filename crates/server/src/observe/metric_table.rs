@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricKind {
+pub(crate) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -20,7 +20,7 @@ impl MetricKind {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct MetricSpec {
+pub(crate) struct MetricSpec {
     /// As in queries: counters with `_total`.
     pub name: &'static str,
     pub kind: MetricKind,
@@ -40,7 +40,7 @@ const SOURCE: &[&str] = &["source"];
 const QUEUE: &[&str] = &["queue"];
 
 /// In the order of the path of an event.
-pub const METRICS: &[MetricSpec] = &[
+pub(crate) const METRICS: &[MetricSpec] = &[
     row(
         "sluice_intake_requests_total",
         Counter,

@@ -62,7 +62,7 @@ pub(crate) struct Stopping(pub watch::Receiver<bool>);
 pub(crate) struct Peer(pub IpAddr);
 
 #[derive(Debug)]
-pub struct AdminServer {
+pub(crate) struct AdminServer {
     listener: TcpListener,
     operator: Operator,
     token: AdminToken,
@@ -71,7 +71,7 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
-    pub async fn bind(
+    pub(crate) async fn bind(
         address: SocketAddr,
         operator: Operator,
         token: AdminToken,
@@ -80,16 +80,16 @@ impl AdminServer {
         Ok(AdminServer { listener: TcpListener::bind(address).await?, operator, token, settings, pages: None })
     }
 
-    pub fn with_pages(self, pages: Pages) -> AdminServer {
+    pub(crate) fn with_pages(self, pages: Pages) -> AdminServer {
         AdminServer { pages: Some(pages), ..self }
     }
 
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
+    pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
     /// Serves until `stop`.
-    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
         let AdminServer { listener, operator, token, settings, pages } = self;
         let mut hosts = settings.allowed_hosts.clone();
         // The operator chose this address for callers. The unspecified one names no host.

@@ -13,12 +13,13 @@ mod queries;
 mod routes;
 pub mod views;
 
+pub(crate) use commands::Stranding;
 pub(crate) use commands::{
     AcceptShapeRequest, AlertRequest, ApplyRequest, DecisionsRequest, EditRequest, GroupRequest, IdentifyRequest,
     MergeContactRequest, SafeModeRequest, SplitContactRequest, StopShadowRequest, SuppressRequest, TestAlertRequest,
     TokenRequest, UserRequest, Wanted,
 };
-pub use commands::{ReplayRequest, Selection, Stranding};
+pub use commands::{ReplayRequest, Selection};
 pub use listener::AdminSettings;
 pub(crate) use listener::{AdminServer, Peer};
 pub(crate) use operator::NodeHandles;

@@ -53,11 +53,11 @@ struct Learning {
 }
 
 impl Payloads {
-    pub fn new(ledger: Ledger, revisions: Revisions, metrics: Metrics) -> Payloads {
+    pub(crate) fn new(ledger: Ledger, revisions: Revisions, metrics: Metrics) -> Payloads {
         Payloads { ledger, revisions, metrics }
     }
 
-    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut learning = None;
         loop {
             let stopped = tokio::select! {

@@ -29,7 +29,7 @@ const LOOK_AGAIN_MAX: Duration = Duration::from_secs(15);
 const KEY_LIFE_MIN: Duration = Duration::from_secs(7 * 86_400);
 
 /// Fires what is due until it is told to stop.
-pub async fn run(ledger: Ledger, revisions: Revisions, clock: Clock, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn run(ledger: Ledger, revisions: Revisions, clock: Clock, mut stop: watch::Receiver<bool>) {
     let mut firing = CronRunner { ledger, clock: clock.clone(), known: BTreeMap::new() };
     loop {
         let live = revisions.current();

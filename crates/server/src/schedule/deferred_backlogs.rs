@@ -15,13 +15,13 @@ pub(super) struct DeferredBacklogs(Arc<RwLock<Backlogs>>);
 
 impl DeferredBacklogs {
     /// Whether new jobs of this worker and destination are deferred to a later load.
-    pub fn has(&self, worker: &str, destination: &str) -> bool {
+    pub(super) fn has(&self, worker: &str, destination: &str) -> bool {
         let deferred = self.0.read().unwrap_or_else(PoisonError::into_inner);
         deferred.get(worker).is_some_and(|destinations| destinations.contains(destination))
     }
 
     /// Replaces all of them.
-    pub fn set<'a>(&self, backlogs: impl Iterator<Item = (&'a Arc<str>, &'a Arc<str>)> + Clone) {
+    pub(super) fn set<'a>(&self, backlogs: impl Iterator<Item = (&'a Arc<str>, &'a Arc<str>)> + Clone) {
         if self.equals(backlogs.clone()) {
             return;
         }

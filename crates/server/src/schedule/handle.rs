@@ -180,11 +180,11 @@ impl Notices {
     }
 
     /// The loop has taken this many new jobs from the inbox.
-    pub fn taken(&self, jobs: usize) {
+    pub(super) fn taken(&self, jobs: usize) {
         self.waiting.fetch_sub(jobs, Ordering::Relaxed);
     }
 
-    pub fn take_dropped(&self) -> Dropped {
+    pub(super) fn take_dropped(&self) -> Dropped {
         std::mem::take(&mut *self.dropped.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct JobCache {
 
 impl JobCache {
     /// A job as it was read or accepted.
-    pub fn put(&mut self, loaded: LoadedJob) {
+    pub(super) fn put(&mut self, loaded: LoadedJob) {
         let LoadedJob { job, event, body, effects } = loaded;
         if self.body_bytes >= DECODED_BYTES_MAX {
             body.decoded.clear();
@@ -46,12 +46,12 @@ impl JobCache {
     }
 
     /// A job whose event is read when it runs.
-    pub fn put_record(&mut self, job: JobRecord) {
+    pub(super) fn put_record(&mut self, job: JobRecord) {
         self.insert(job, None);
     }
 
     /// Adds what a run reads to a cached job, unless the job has changed in between.
-    pub fn complete(&mut self, loaded: LoadedJob) {
+    pub(super) fn complete(&mut self, loaded: LoadedJob) {
         if self.jobs.get(&loaded.job.id).is_some_and(|cached| cached.rest.is_none() && cached.job == loaded.job) {
             self.put(loaded);
         }
@@ -64,14 +64,14 @@ impl JobCache {
         self.jobs.insert(id, CachedJob { job, rest });
     }
 
-    pub fn remove(&mut self, id: JobId) {
+    pub(super) fn remove(&mut self, id: JobId) {
         if let Some(cached) = self.jobs.remove(&id) {
             self.body_bytes -= cached.rest.map_or(0, |rest| rest.body.bytes());
         }
     }
 
     /// Removes jobs that the scheduler does not hold any more, once they are many or their bodies take the room of others.
-    pub fn sweep(&mut self, jobs_held: usize, is_held: impl Fn(JobId) -> bool) {
+    pub(super) fn sweep(&mut self, jobs_held: usize, is_held: impl Fn(JobId) -> bool) {
         let is_full = self.body_bytes >= BODY_BYTES_MAX && self.jobs.len() > jobs_held;
         if is_full || self.jobs.len() > jobs_held + SPARE_JOBS_MAX {
             self.jobs.retain(|id, _| is_held(*id));
@@ -80,16 +80,16 @@ impl JobCache {
         }
     }
 
-    pub fn body_bytes(&self) -> usize {
+    pub(super) fn body_bytes(&self) -> usize {
         self.body_bytes
     }
 
-    pub fn record(&self, id: JobId) -> Option<&JobRecord> {
+    pub(super) fn record(&self, id: JobId) -> Option<&JobRecord> {
         self.jobs.get(&id).map(|cached| &cached.job)
     }
 
     /// A job with everything that its run reads; `None` if that has to be read first.
-    pub fn loaded(&self, id: JobId) -> Option<LoadedJob> {
+    pub(super) fn loaded(&self, id: JobId) -> Option<LoadedJob> {
         let CachedJob { job, rest } = self.jobs.get(&id)?;
         let Rest { event, body, effects } = rest.clone()?;
         Some(LoadedJob { job: job.clone(), event, body, effects })
@@ -97,7 +97,7 @@ impl JobCache {
 
     /// Whether a job that was read for its run is the one that the scheduler decided about. A job that was handed to another
     /// destination has made steps that the ledger does not know, so that the records may differ.
-    pub fn matches(&self, loaded: &JobRecord) -> bool {
+    pub(super) fn matches(&self, loaded: &JobRecord) -> bool {
         let is_running = |job: &JobRecord| job.state == JobState::Running;
         self.record(loaded.id).is_some_and(|cached| {
             loaded.state.is_live()

@@ -6,7 +6,7 @@
 //! Never: knows what a step means; decides anything (that is [`sluice_domain::schedule`]).
 //! If the process dies here: nothing is lost. Memory is a cache of the ledger, and loading restores it.
 
-pub mod cron;
+pub(crate) mod cron;
 mod deferred_backlogs;
 mod gate_changes;
 mod handle;
@@ -29,7 +29,7 @@ use sluice_domain::worker::Worker;
 use sluice_ledger::ChargeCalls;
 
 use crate::work::WorkContext;
-pub use handle::{Inbox, SchedulerHandle};
+pub(crate) use handle::{Inbox, SchedulerHandle};
 use handle::{Message, Page};
 use job_cache::{BODY_BYTES_MAX, JobCache};
 use tasks::Tasks;
@@ -39,7 +39,7 @@ const MESSAGES_MAX: usize = 256;
 
 /// The loop around the scheduler: performs its actions and reports their results.
 #[derive(Debug)]
-pub struct Loop {
+pub(crate) struct Loop {
     context: Arc<WorkContext>,
     tasks: Tasks,
     inbox: Inbox,
@@ -52,7 +52,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    pub fn new(context: WorkContext, handle: SchedulerHandle, inbox: Inbox, limits: Limits) -> Loop {
+    pub(crate) fn new(context: WorkContext, handle: SchedulerHandle, inbox: Inbox, limits: Limits) -> Loop {
         let scheduler = Scheduler::with_limits(Random::seeded(context.clock.wall().0 as u64), limits);
         let context = Arc::new(context);
         Loop {
@@ -69,7 +69,7 @@ impl Loop {
 
     /// Runs until it is told to stop and the last job has ended. Pauses that are in the inbox already count from the beginning: no
     /// job is loaded before.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         self.configure();
         let mut messages = Vec::new();
         while !(self.stopping && self.scheduler.in_flight() == 0) {

@@ -23,7 +23,7 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    pub fn find_backlogs(&self) {
+    pub(super) fn find_backlogs(&self) {
         let Tasks { context, handle } = self.clone();
         tokio::spawn(async move {
             handle.send(Message::BacklogsFound(context.ledger.live_lanes().await));
@@ -31,7 +31,12 @@ impl Tasks {
     }
 
     /// Loads a page of a backlog, and what the runs of its jobs read: no job costs a read of its own.
-    pub fn load(&self, query: BacklogQuery, has_job: impl Fn(&JobRecord) -> bool + Send + 'static, bytes_max: usize) {
+    pub(super) fn load(
+        &self,
+        query: BacklogQuery,
+        has_job: impl Fn(&JobRecord) -> bool + Send + 'static,
+        bytes_max: usize,
+    ) {
         let Tasks { context, handle } = self.clone();
         tokio::spawn(async move {
             let page = match context.ledger.backlog(query.clone()).await {
@@ -51,7 +56,7 @@ impl Tasks {
     }
 
     /// Reads jobs that are to run now, those of one slot together, and of which memory has only the records.
-    pub fn read(&self, groups: Vec<Vec<JobId>>) {
+    pub(super) fn read(&self, groups: Vec<Vec<JobId>>) {
         let Tasks { context, handle } = self.clone();
         tokio::spawn(async move {
             let jobs: Vec<JobId> = groups.iter().flatten().copied().collect();
@@ -62,7 +67,7 @@ impl Tasks {
 
     /// Runs jobs with one slot of this destination, which may make so many calls. The loop is told of the end of each, even if a run
     /// panics.
-    pub fn run(&self, jobs: Vec<LoadedJob>, destination: Arc<str>, allowance: Option<u32>) {
+    pub(super) fn run(&self, jobs: Vec<LoadedJob>, destination: Arc<str>, allowance: Option<u32>) {
         let Tasks { context, handle } = self.clone();
         let mut running: Set<JobId> = jobs.iter().map(|loaded| loaded.job.id).collect();
         let meter = allowance.map(|calls| CallMeter::new(Some(calls)));
@@ -88,7 +93,7 @@ impl Tasks {
     }
 
     /// Writes that a job waits for the budget of its destination, as the end of a run.
-    pub fn postpone(&self, job: JobRecord, pending: PendingJob) {
+    pub(super) fn postpone(&self, job: JobRecord, pending: PendingJob) {
         let Tasks { context, handle } = self.clone();
         tokio::spawn(async move {
             let (settle, result) = postpone(&job, &pending, context.now(&job.worker));
@@ -102,7 +107,7 @@ impl Tasks {
     }
 
     /// Charges calls of a budget.
-    pub fn charge(&self, destination: Arc<str>, charge: BudgetCharge) {
+    pub(super) fn charge(&self, destination: Arc<str>, charge: BudgetCharge) {
         let Tasks { context, handle } = self.clone();
         tokio::spawn(async move {
             let written = context.ledger.charge_calls(ChargeCalls { destination: destination.clone(), charge }).await;
@@ -113,7 +118,7 @@ impl Tasks {
         });
     }
 
-    pub fn reload(&self, id: JobId) {
+    pub(super) fn reload(&self, id: JobId) {
         let Tasks { context, handle } = self.clone();
         tokio::spawn(async move {
             let read = context.ledger.load_jobs(vec![id], usize::MAX).await;
@@ -122,7 +127,7 @@ impl Tasks {
         });
     }
 
-    pub fn reroute(&self, job: JobRecord, pending: PendingJob) {
+    pub(super) fn reroute(&self, job: JobRecord, pending: PendingJob) {
         let Tasks { context, handle } = self.clone();
         tokio::spawn(async move {
             let route = StepRoute { destination: pending.destination, order: pending.order };

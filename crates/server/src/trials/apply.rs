@@ -43,7 +43,7 @@ struct StoredRequest<'a> {
 }
 
 impl TrialRun {
-    pub fn new(input: TrialInput, pseudonyms: PseudonymKey) -> TrialRun {
+    pub(super) fn new(input: TrialInput, pseudonyms: PseudonymKey) -> TrialRun {
         TrialRun {
             before: TrialSide::new(input.active, pseudonyms.clone()),
             after: TrialSide::new(input.candidate, pseudonyms),
@@ -56,7 +56,7 @@ impl TrialRun {
     }
 
     /// Compares an event, and the requests that its key has dropped.
-    pub fn add(&mut self, stored: &StoredEvent) {
+    pub(super) fn add(&mut self, stored: &StoredEvent) {
         let event = &stored.event;
         let flow_before = self.before.flow(&event.flow, None).cloned();
         let flow_after = self.after.flow(&event.flow, flow_before.as_deref()).cloned();
@@ -112,7 +112,7 @@ impl TrialRun {
         });
     }
 
-    pub fn into_report(self) -> TrialReport {
+    pub(super) fn into_report(self) -> TrialReport {
         let keeps_contacts = |side: &TrialSide| side.live.config.contacts.is_some();
         let contacts = (keeps_contacts(&self.before) || keeps_contacts(&self.after)).then(|| {
             let state = |side: &TrialSide, id| side.store.contact(id).map(|contact| contact.state);

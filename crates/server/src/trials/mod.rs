@@ -96,7 +96,7 @@ impl Trial {
     }
 
     /// Progress. A caller that looks keeps the trial running.
-    pub fn progress(&self) -> TrialProgress {
+    pub(crate) fn progress(&self) -> TrialProgress {
         if let Ok(mut looked_at) = self.looked_at.lock() {
             *looked_at = Instant::now();
         }
@@ -114,7 +114,7 @@ impl Trial {
         }
     }
 
-    pub fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
@@ -138,12 +138,12 @@ pub(crate) struct Trials {
 }
 
 impl Trials {
-    pub fn new(ledger: Ledger, pseudonyms: PseudonymKey) -> Trials {
+    pub(crate) fn new(ledger: Ledger, pseudonyms: PseudonymKey) -> Trials {
         Trials { ledger, pseudonyms, last: Arc::default(), started: Arc::default() }
     }
 
     /// Starts a trial. `None` if one is running.
-    pub fn start(&self, input: TrialInput) -> Option<Arc<Trial>> {
+    pub(crate) fn start(&self, input: TrialInput) -> Option<Arc<Trial>> {
         let mut last = self.last.lock().ok()?;
         if last.as_ref().is_some_and(|trial| trial.is_running()) {
             return None;
@@ -165,7 +165,7 @@ impl Trials {
     }
 
     /// A trial by its id, if it is the last one.
-    pub fn get(&self, id: u64) -> Option<Arc<Trial>> {
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Trial>> {
         self.last.lock().ok()?.clone().filter(|trial| trial.id == id)
     }
 

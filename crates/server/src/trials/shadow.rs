@@ -34,7 +34,7 @@ pub(crate) struct ShadowReport {
 }
 
 impl ShadowReport {
-    pub fn of(record: &ShadowRecord) -> ShadowReport {
+    pub(crate) fn of(record: &ShadowRecord) -> ShadowReport {
         serde_json::from_str(&record.report).unwrap_or_default()
     }
 }
@@ -51,11 +51,11 @@ pub(crate) struct ShadowRun {
 }
 
 impl ShadowRun {
-    pub fn new(ledger: Ledger, revisions: Revisions) -> ShadowRun {
+    pub(crate) fn new(ledger: Ledger, revisions: Revisions) -> ShadowRun {
         ShadowRun { ledger, revisions, candidate: None, compare_one: TrialRun::add }
     }
 
-    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(INTERVAL) => {}

@@ -26,7 +26,7 @@ pub(super) struct SourceClock {
 }
 
 impl SourceClock {
-    pub fn new(started: Time) -> SourceClock {
+    pub(super) fn new(started: Time) -> SourceClock {
         SourceClock { started, last: BTreeMap::new(), silent: BTreeMap::new() }
     }
 

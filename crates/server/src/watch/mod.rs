@@ -56,13 +56,13 @@ struct Memory {
 }
 
 impl Watch {
-    pub fn new(context: &WorkContext, scheduler: SchedulerHandle, intake: IntakeContext) -> Watch {
+    pub(crate) fn new(context: &WorkContext, scheduler: SchedulerHandle, intake: IntakeContext) -> Watch {
         let WorkContext { ledger, revisions, clock, metrics, .. } = context.clone();
         Watch { ledger, revisions, clock, metrics, scheduler, intake }
     }
 
     /// Looks at the node per interval and writes each minute once it is over; writes the open one at the end.
-    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut minute = Step::Minute.start(self.clock.ledger_time());
         let mut memory = Memory {
             history: HistorySignals::default(),

@@ -7,7 +7,7 @@ use sluice_server::config::{Colours, Compiled, Files, compile, render_all};
 
 use crate::editor;
 
-pub const FLOW: &str = "\
+pub(crate) const FLOW: &str = "\
 name: in
 triggers: [{http: {path: /in, verify: {scheme: bearer, secret: '${secrets.IN}'}, idempotency: {key_from: body.id}}}]
 event: {type: lead.created}

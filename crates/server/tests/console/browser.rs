@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::until;
 
-pub struct Browser {
+pub(crate) struct Browser {
     driver: Child,
     client: reqwest::Client,
     session: String,
@@ -15,13 +15,13 @@ pub struct Browser {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Script {
+pub(crate) enum Script {
     On,
     Off,
 }
 
 impl Browser {
-    pub async fn start(script: Script) -> Browser {
+    pub(crate) async fn start(script: Script) -> Browser {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let spawned = Command::new("chromedriver")
             .arg(format!("--port={port}"))
@@ -55,17 +55,17 @@ impl Browser {
         answer["value"].clone()
     }
 
-    pub async fn open(&self, url: &str) {
+    pub(crate) async fn open(&self, url: &str) {
         self.call("/url", json!({ "url": url })).await;
     }
 
     /// Runs a function body in the page, which the driver may do even where pages may not.
-    pub async fn run(&self, script: &str) -> Value {
+    pub(crate) async fn run(&self, script: &str) -> Value {
         self.call("/execute/sync", json!({ "script": script, "args": [] })).await
     }
 
     /// Serious and critical findings of axe-core on this page.
-    pub async fn findings(&self, axe: &str) -> Vec<String> {
+    pub(crate) async fn findings(&self, axe: &str) -> Vec<String> {
         self.run(axe).await;
         let script = "const done = arguments[arguments.length - 1];\
                       axe.run(document, { resultTypes: ['violations'] }).then((found) => done(found.violations), (error) => done([{ impact: 'critical', id: String(error), nodes: [] }]));";
@@ -81,7 +81,7 @@ impl Browser {
     }
 
     /// Clicks, after scrolling there as a person would: on a phone a bar covers the bottom.
-    pub async fn click(&self, selector: &str) {
+    pub(crate) async fn click(&self, selector: &str) {
         const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
         let element = self.element(selector).await;
         let script = "arguments[0].scrollIntoView({ block: 'center', behavior: 'instant' })";
@@ -89,13 +89,13 @@ impl Browser {
         self.call(&format!("/element/{element}/click"), json!({})).await;
     }
 
-    pub async fn type_into(&self, selector: &str, text: &str) {
+    pub(crate) async fn type_into(&self, selector: &str, text: &str) {
         let element = self.element(selector).await;
         self.call(&format!("/element/{element}/value"), json!({ "text": text })).await;
     }
 
     /// Presses keys wherever the focus is.
-    pub async fn press(&self, keys: &str) {
+    pub(crate) async fn press(&self, keys: &str) {
         let strokes: Vec<Value> = keys
             .chars()
             .flat_map(|key| [json!({ "type": "keyDown", "value": key }), json!({ "type": "keyUp", "value": key })])
@@ -104,7 +104,7 @@ impl Browser {
     }
 
     /// Moves the focus with the tabulator key until it is on what the selector names.
-    pub async fn tab_to(&self, selector: &str) {
+    pub(crate) async fn tab_to(&self, selector: &str) {
         const TAB: &str = "\u{e004}";
         let script = format!("return document.activeElement.matches({})", json!(selector));
         for _ in 0..300 {
@@ -117,7 +117,7 @@ impl Browser {
     }
 
     /// Name and value of every cookie, those that scripts cannot read too.
-    pub async fn cookies(&self) -> Vec<(String, String)> {
+    pub(crate) async fn cookies(&self) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let cookies = self.read("/cookie").await;
         cookies.as_array().unwrap().iter().map(|cookie| (text(&cookie["name"]), text(&cookie["value"]))).collect()
@@ -128,21 +128,21 @@ impl Browser {
         request.send().await.unwrap().json::<Value>().await.unwrap()["value"].clone()
     }
 
-    pub async fn address(&self) -> String {
+    pub(crate) async fn address(&self) -> String {
         self.read("/url").await.as_str().unwrap().to_owned()
     }
 
-    pub async fn html(&self) -> String {
+    pub(crate) async fn html(&self) -> String {
         self.read("/source").await.as_str().unwrap().to_owned()
     }
 
     /// Waits until the page contains a text.
-    pub async fn sees(&self, text: &str) {
+    pub(crate) async fn sees(&self, text: &str) {
         until(|| async { self.html().await.contains(text).then_some(()) }).await;
     }
 
     /// Waits until the path of the page begins so.
-    pub async fn arrives_at(&self, start: &str) {
+    pub(crate) async fn arrives_at(&self, start: &str) {
         until(|| async {
             let address = self.address().await;
             let path = address.splitn(4, '/').nth(3).unwrap_or_default();
@@ -152,11 +152,11 @@ impl Browser {
     }
 
     /// Emulates a colour scheme and a width.
-    pub async fn emulate(&self, scheme: &str, width: u32) {
+    pub(crate) async fn emulate(&self, scheme: &str, width: u32) {
         self.emulate_size(scheme, width, 900).await;
     }
 
-    pub async fn emulate_size(&self, scheme: &str, width: u32, height: u32) {
+    pub(crate) async fn emulate_size(&self, scheme: &str, width: u32, height: u32) {
         let cdp = |command: &str, params: Value| json!({ "cmd": command, "params": params });
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.call("/goog/cdp/execute", cdp("Emulation.setEmulatedMedia", media)).await;
@@ -165,20 +165,20 @@ impl Browser {
     }
 
     /// Errors of the browser's console, such as violations of the content security policy.
-    pub async fn errors(&self) -> Vec<String> {
+    pub(crate) async fn errors(&self) -> Vec<String> {
         let entries = self.call("/se/log", json!({ "type": "browser" })).await;
         let is_error = |entry: &&Value| entry["level"] == "SEVERE";
         entries.as_array().unwrap().iter().filter(is_error).map(|entry| entry["message"].to_string()).collect()
     }
 
     /// Height of the whole page.
-    pub async fn page_height(&self) -> u32 {
+    pub(crate) async fn page_height(&self) -> u32 {
         let height = self.run("return document.documentElement.scrollHeight").await;
         u32::try_from(height.as_u64().unwrap()).unwrap()
     }
 
     /// Writes a picture of the page below the directory that `SLUICE_SCREENSHOTS` names, if it does.
-    pub async fn picture(&self, name: &str) {
+    pub(crate) async fn picture(&self, name: &str) {
         let Ok(directory) = std::env::var("SLUICE_SCREENSHOTS") else { return };
         let picture = self.read("/screenshot").await;
         let bytes = data_encoding::BASE64.decode(picture.as_str().unwrap().as_bytes()).unwrap();
@@ -186,7 +186,7 @@ impl Browser {
         std::fs::write(format!("{directory}/{name}.png"), bytes).unwrap();
     }
 
-    pub async fn close(mut self) {
+    pub(crate) async fn close(mut self) {
         let _ = self.client.delete(&self.session).send().await;
         let _ = self.driver.kill();
         let _ = self.driver.wait();

@@ -89,7 +89,7 @@ contacts:
 /// Approvals that wait: one of each person, since later jobs of a person wait for the earlier ones.
 const ASKED: usize = 15;
 
-pub struct Busy {
+pub(crate) struct Busy {
     pub world: World,
     /// An event whose upsert the CRM rejected.
     pub dead: String,
@@ -99,7 +99,7 @@ pub struct Busy {
     pub person: String,
 }
 
-pub fn request(id: &str, person: &str, name: &str, created_at: &str) -> Value {
+pub(crate) fn request(id: &str, person: &str, name: &str, created_at: &str) -> Value {
     json!({
         "id": id, "person": person, "email": format!("{person}@example.com"), "last_name": name, "company": "Analytical Engines",
         "created_at": created_at
@@ -147,7 +147,7 @@ async fn write_past(world: &World) {
 }
 
 impl Busy {
-    pub async fn start() -> Busy {
+    pub(crate) async fn start() -> Busy {
         let files = [
             ("flow.yml", FLOWS),
             ("worker.yml", WORKER),
@@ -207,7 +207,7 @@ impl Busy {
     }
 
     /// Every page with something on it.
-    pub async fn pages(&self) -> Vec<(String, String)> {
+    pub(crate) async fn pages(&self) -> Vec<(String, String)> {
         let page = |name: &str, path: String| (name.to_owned(), path);
         let lists = sluice_server::console::PAGES.iter().map(|(path, ..)| match *path {
             "/" => page("overview", "/".into()),

@@ -8,8 +8,8 @@ use crate::fixture::{World, lead, until};
 use crate::pages::with_dead_letter;
 use crate::visitor::link;
 
-pub const ENTER: &str = "\u{e007}";
-pub const PHONE: u32 = 390;
+pub(crate) const ENTER: &str = "\u{e007}";
+pub(crate) const PHONE: u32 = 390;
 const DESK: u32 = 1280;
 
 /// The source of axe-core, installed from npm once.
@@ -26,11 +26,11 @@ fn axe() -> String {
     std::fs::read_to_string(file).unwrap()
 }
 
-pub async fn sign_in(browser: &Browser, world: &World) {
+pub(crate) async fn sign_in(browser: &Browser, world: &World) {
     sign_in_as(browser, world, None).await;
 }
 
-pub async fn sign_in_as(browser: &Browser, world: &World, user: Option<&str>) {
+pub(crate) async fn sign_in_as(browser: &Browser, world: &World, user: Option<&str>) {
     let link = link(world, user).await;
     browser.open(&format!("{}/sign-in?link={link}", world.admin)).await;
     browser.click("main button").await;

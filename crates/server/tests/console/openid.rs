@@ -12,23 +12,23 @@ use sluice_simulator::{Fault, FaultPlan, OpenId, OpenIdSettings, OpenIdUser};
 
 use crate::fixture::World;
 
-pub const GROUPS: &str = r"  groups:
+pub(crate) const GROUPS: &str = r"  groups:
     - {group: sluice-admins, role: admin, reveal: true}
     - {group: sluice-operators, role: operator}
 ";
 
 /// A node whose users sign in by a simulated provider.
-pub struct Provided {
+pub(crate) struct Provided {
     pub world: World,
     pub provider: OpenId,
 }
 
 impl Provided {
-    pub async fn start() -> Provided {
+    pub(crate) async fn start() -> Provided {
         Provided::start_with(OpenIdSettings::default(), GROUPS).await
     }
 
-    pub async fn start_with(settings: OpenIdSettings, more: &str) -> Provided {
+    pub(crate) async fn start_with(settings: OpenIdSettings, more: &str) -> Provided {
         let world = World::start().await;
         let redirect_uris = vec![format!("{}/sign-in/oidc/callback", world.admin)];
         let provider = OpenId::start(OpenIdSettings { redirect_uris, ..settings }).unwrap();
@@ -38,12 +38,12 @@ impl Provided {
     }
 
     /// Writes the section and reloads.
-    pub async fn configure(&self, issuer: &str, more: &str) {
+    pub(crate) async fn configure(&self, issuer: &str, more: &str) {
         configure(&self.world, issuer, more).await;
     }
 
     /// Signs a user of the provider in, with another browser at another address.
-    pub async fn sign_in(&self, login: &str) -> (Person, Seen) {
+    pub(crate) async fn sign_in(&self, login: &str) -> (Person, Seen) {
         let mut person = Person::new(&self.world);
         let callback = person.start(login).await;
         let seen = person.go(&callback).await;
@@ -51,7 +51,7 @@ impl Provided {
     }
 }
 
-pub async fn configure(world: &World, issuer: &str, more: &str) {
+pub(crate) async fn configure(world: &World, issuer: &str, more: &str) {
     let secret = world.config_path("secrets/OIDC_SECRET");
     std::fs::write(secret, OpenIdSettings::default().client_secret).unwrap();
     let admin = &world.admin;
@@ -65,13 +65,13 @@ pub async fn configure(world: &World, issuer: &str, more: &str) {
 }
 
 /// A browser without script, which keeps its cookies and stops at redirects.
-pub struct Person {
+pub(crate) struct Person {
     client: reqwest::Client,
     pub admin: String,
     pub cookies: BTreeMap<String, String>,
 }
 
-pub struct Seen {
+pub(crate) struct Seen {
     pub status: u16,
     pub location: String,
     pub html: String,
@@ -79,7 +79,7 @@ pub struct Seen {
 
 impl Person {
     /// Each has an address of its own, so that failures of one do not throttle another.
-    pub fn new(world: &World) -> Person {
+    pub(crate) fn new(world: &World) -> Person {
         static NEXT: AtomicU8 = AtomicU8::new(2);
         let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, NEXT.fetch_add(1, Ordering::Relaxed)));
         let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
@@ -87,7 +87,7 @@ impl Person {
         Person { client, admin: world.admin.clone(), cookies: BTreeMap::new() }
     }
 
-    pub async fn go(&mut self, url: &str) -> Seen {
+    pub(crate) async fn go(&mut self, url: &str) -> Seen {
         let cookies: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let url = if url.starts_with('/') { format!("{}{url}", self.admin) } else { url.to_owned() };
         let is_own = url.starts_with(&self.admin);
@@ -106,11 +106,11 @@ impl Person {
     }
 
     /// Goes to the provider and signs in there. Returns the address that the provider sends the browser back to.
-    pub async fn start(&mut self, login: &str) -> String {
+    pub(crate) async fn start(&mut self, login: &str) -> String {
         self.start_for(login, "/").await
     }
 
-    pub async fn start_for(&mut self, login: &str, next: &str) -> String {
+    pub(crate) async fn start_for(&mut self, login: &str, next: &str) -> String {
         let started = self.go(&format!("/sign-in/oidc?next={next}")).await;
         assert_eq!(started.status, 303, "{}", started.html);
         let answer = self.go(&format!("{}&login_hint={login}", started.location)).await;
@@ -118,7 +118,7 @@ impl Person {
         answer.location
     }
 
-    pub fn has_session(&self) -> bool {
+    pub(crate) fn has_session(&self) -> bool {
         self.cookies.contains_key("sluice_session")
     }
 }

@@ -9,7 +9,7 @@ use crate::visitor::Visitor;
 const HOSTILE: &str = "<script>alert(1)</script><img src=x onerror=alert(2)>\u{202e}\u{0007}\"'";
 
 /// A worker that gives up after the first attempt.
-pub const PICKY: &str = r#"
+pub(crate) const PICKY: &str = r#"
 version: 1
 name: to-crm
 consumes: { queue: leads }
@@ -25,7 +25,7 @@ run:
 "#;
 
 /// A node with one dead letter: the CRM rejects a last name that is too long.
-pub async fn with_dead_letter() -> (World, String) {
+pub(crate) async fn with_dead_letter() -> (World, String) {
     let world = World::start_with(&[("flow.yml", FLOW), ("worker.yml", PICKY), ("queues.yml", QUEUES)]).await;
     let mut long = lead("ada");
     long["last_name"] = json!("L".repeat(200));

@@ -5,13 +5,13 @@ use serde_json::json;
 
 use crate::fixture::World;
 
-pub struct Visitor {
+pub(crate) struct Visitor {
     client: reqwest::Client,
     pub admin: String,
     pub cookie: String,
 }
 
-pub struct Seen {
+pub(crate) struct Seen {
     pub status: u16,
     pub location: String,
     pub policy: String,
@@ -19,13 +19,13 @@ pub struct Seen {
 }
 
 impl Visitor {
-    pub fn new(world: &World) -> Visitor {
+    pub(crate) fn new(world: &World) -> Visitor {
         let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
         Visitor { client, admin: world.admin.clone(), cookie: String::new() }
     }
 
     /// Signed in with a link; as the holder of the admin token without a name.
-    pub async fn signed_in(world: &World, user: Option<&str>) -> Visitor {
+    pub(crate) async fn signed_in(world: &World, user: Option<&str>) -> Visitor {
         let mut visitor = Visitor::new(world);
         let link = link(world, user).await;
         let seen = visitor.sign_in(&[("link", link.as_str()), ("next", "/")]).await;
@@ -34,7 +34,7 @@ impl Visitor {
         visitor
     }
 
-    pub async fn sign_in(&mut self, form: &[(&str, &str)]) -> Seen {
+    pub(crate) async fn sign_in(&mut self, form: &[(&str, &str)]) -> Seen {
         let request = self.client.post(format!("{}/sign-in", self.admin)).header("origin", &self.admin).form(form);
         let response = request.send().await.unwrap();
         if let Some(cookie) = response.headers().get(SET_COOKIE) {
@@ -43,13 +43,13 @@ impl Visitor {
         Seen::of(response).await
     }
 
-    pub async fn get(&self, path: &str) -> Seen {
+    pub(crate) async fn get(&self, path: &str) -> Seen {
         let request = self.client.get(format!("{}{path}", self.admin)).header(COOKIE, &self.cookie);
         Seen::of(request.send().await.unwrap()).await
     }
 
     /// Sends a form with the token of this session.
-    pub async fn send(&self, path: &str, form: &[(&str, &str)]) -> Seen {
+    pub(crate) async fn send(&self, path: &str, form: &[(&str, &str)]) -> Seen {
         let token = self.form_token().await;
         let mut fields = form.to_vec();
         fields.push(("form_token", &token));
@@ -57,13 +57,13 @@ impl Visitor {
     }
 
     /// Sends a form as it stands, from a page of this origin.
-    pub async fn send_raw(&self, path: &str, form: &[(&str, &str)], origin: &str) -> Seen {
+    pub(crate) async fn send_raw(&self, path: &str, form: &[(&str, &str)], origin: &str) -> Seen {
         let request = self.client.post(format!("{}{path}", self.admin));
         let request = request.header(COOKIE, &self.cookie).header("origin", origin).form(form);
         Seen::of(request.send().await.unwrap()).await
     }
 
-    pub async fn form_token(&self) -> String {
+    pub(crate) async fn form_token(&self) -> String {
         self.get("/events").await.value_of("form_token")
     }
 }
@@ -78,7 +78,7 @@ impl Seen {
     }
 
     /// Value of the first hidden field with this name.
-    pub fn value_of(&self, name: &str) -> String {
+    pub(crate) fn value_of(&self, name: &str) -> String {
         let mark = format!("name=\"{name}\" value=\"");
         let rest = self.html.split(&mark).nth(1).unwrap_or_else(|| panic!("no field {name} in {}", self.html));
         rest.split('"').next().unwrap().to_owned()
@@ -86,7 +86,7 @@ impl Seen {
 }
 
 /// The secret of a new sign-in link.
-pub async fn link(world: &World, user: Option<&str>) -> String {
+pub(crate) async fn link(world: &World, user: Option<&str>) -> String {
     let made = world.act("/api/v1/sign-in-links", json!({ "user": user, "actor": "root" })).await;
     assert_eq!(made.status, 200, "{}", made.body);
     made.body["path"].as_str().unwrap().strip_prefix("/sign-in?link=").unwrap().to_owned()

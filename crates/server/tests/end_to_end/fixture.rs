@@ -11,10 +11,10 @@ use sluice_server::operate;
 use sluice_server::run::{Node, NodeSettings};
 use sluice_simulator::{Salesforce, SalesforceSettings, Sink, SinkSettings};
 
-pub const SECRET: &str = "end-to-end-secret";
+pub(crate) const SECRET: &str = "end-to-end-secret";
 
 /// A node and everything around it.
-pub struct World {
+pub(crate) struct World {
     pub directory: tempfile::TempDir,
     pub crm: Salesforce,
     pub sink: Sink,
@@ -27,7 +27,7 @@ pub struct World {
     pub request_timeout: Duration,
 }
 
-pub const FLOW: &str = r#"
+pub(crate) const FLOW: &str = r#"
 version: 1
 name: website-leads
 source: website
@@ -67,7 +67,7 @@ run:
       fields: { LastName: "{{ event.last_name }}", Company: "{{ event.company }}", Email: "{{ event.email }}" }
 "#;
 
-pub const QUEUES: &str = r#"
+pub(crate) const QUEUES: &str = r#"
 queues:
   - { name: leads, visibility_timeout: 5s, retention: 4d }
   - { name: leads-dlq, retention: 7d }
@@ -75,22 +75,22 @@ queues:
 
 impl World {
     /// The usual configuration.
-    pub async fn start() -> World {
+    pub(crate) async fn start() -> World {
         World::start_with(&[("flow.yml", FLOW), ("worker.yml", WORKER), ("queues.yml", QUEUES)]).await
     }
 
     /// The usual flow and queues, with another worker.
-    pub async fn start_with_worker(worker: &str) -> World {
+    pub(crate) async fn start_with_worker(worker: &str) -> World {
         World::start_with(&[("flow.yml", FLOW), ("worker.yml", worker), ("queues.yml", QUEUES)]).await
     }
 
     /// `{crm}` and `{sink}` in the files stand for the addresses of the simulators.
-    pub async fn start_with(files: &[(&str, &str)]) -> World {
+    pub(crate) async fn start_with(files: &[(&str, &str)]) -> World {
         World::start_with_secrets(files, &[]).await
     }
 
     /// The same, with more secrets.
-    pub async fn start_with_secrets(files: &[(&str, &str)], more: &[(&str, &str)]) -> World {
+    pub(crate) async fn start_with_secrets(files: &[(&str, &str)], more: &[(&str, &str)]) -> World {
         let directory = tempfile::tempdir().unwrap();
         let crm = Salesforce::start(SalesforceSettings::default()).unwrap();
         let sink = Sink::start(SinkSettings::default()).unwrap();
@@ -130,7 +130,7 @@ destinations:
         world
     }
 
-    pub fn settings(&self) -> NodeSettings {
+    pub(crate) fn settings(&self) -> NodeSettings {
         NodeSettings {
             config: self.directory.path().to_owned(),
             data: self.directory.path().join(".sluice"),
@@ -152,7 +152,7 @@ destinations:
         }
     }
 
-    pub async fn start_node(&mut self) {
+    pub(crate) async fn start_node(&mut self) {
         let node = Node::start(self.settings()).await.unwrap_or_else(|error| match error {
             sluice_server::run::StartError::Config(compiled, files) => panic!(
                 "{}",
@@ -166,14 +166,14 @@ destinations:
     }
 
     /// Restarts the node with a short time for requests.
-    pub async fn restart_impatient(&mut self) {
+    pub(crate) async fn restart_impatient(&mut self) {
         self.stop_node().await;
         self.request_timeout = Duration::from_secs(2);
         self.start_node().await;
     }
 
     /// Starts the node under another clock, with a round of maintenance per interval.
-    pub async fn start_node_with_clock(&mut self, clock: Clock, interval: Duration) {
+    pub(crate) async fn start_node_with_clock(&mut self, clock: Clock, interval: Duration) {
         let mut settings = self.settings();
         settings.keep.interval = interval;
         let node = Node::start_with_clock(settings, clock).await.unwrap();
@@ -183,27 +183,27 @@ destinations:
     }
 
     /// The state of the only job of an event.
-    pub async fn job_state(&self, event: &str) -> String {
+    pub(crate) async fn job_state(&self, event: &str) -> String {
         let event = self.get(&format!("/api/v1/events/{event}")).await;
         event["jobs"][0]["state"].as_str().unwrap().to_owned()
     }
 
-    pub async fn stop_node(&mut self) {
+    pub(crate) async fn stop_node(&mut self) {
         if let Some(node) = self.node.take() {
             node.stop(Duration::from_secs(5)).await;
         }
     }
 
-    pub fn config_path(&self, name: &str) -> std::path::PathBuf {
+    pub(crate) fn config_path(&self, name: &str) -> std::path::PathBuf {
         self.directory.path().join(name)
     }
 
     /// Posts a signed lead and answers with status, headers and body.
-    pub async fn post(&self, lead: &Value) -> Answer {
+    pub(crate) async fn post(&self, lead: &Value) -> Answer {
         self.post_bytes(lead.to_string().into_bytes()).await
     }
 
-    pub async fn post_bytes(&self, body: Vec<u8>) -> Answer {
+    pub(crate) async fn post_bytes(&self, body: Vec<u8>) -> Answer {
         let signature = sign(&body);
         let request = self
             .client
@@ -215,21 +215,21 @@ destinations:
     }
 
     /// Admin token of the node.
-    pub fn token(&self) -> String {
+    pub(crate) fn token(&self) -> String {
         std::fs::read_to_string(self.settings().data.join("admin.token")).unwrap().trim().to_owned()
     }
 
     /// Text of a page of the admin listener.
-    pub async fn page(&self, path: &str) -> String {
+    pub(crate) async fn page(&self, path: &str) -> String {
         let request = self.client.get(format!("{}{path}", self.admin)).bearer_auth(self.token());
         request.send().await.unwrap().text().await.unwrap()
     }
 
-    pub async fn get(&self, path: &str) -> Value {
+    pub(crate) async fn get(&self, path: &str) -> Value {
         serde_json::from_str(&self.page(path).await).unwrap()
     }
 
-    pub async fn act(&self, path: &str, body: Value) -> Answer {
+    pub(crate) async fn act(&self, path: &str, body: Value) -> Answer {
         let request = self
             .client
             .post(format!("{}{path}", self.admin))
@@ -240,7 +240,7 @@ destinations:
     }
 
     /// An event with its personal data, revealed by ann.
-    pub async fn reveal(&self, event: &str, reason: &str) -> Value {
+    pub(crate) async fn reveal(&self, event: &str, reason: &str) -> Value {
         let answer =
             self.act(&format!("/api/v1/events/{event}/reveal"), json!({ "actor": "ann", "reason": reason })).await;
         assert_eq!(answer.status, 200, "{}", answer.body);
@@ -248,7 +248,7 @@ destinations:
     }
 
     /// The event's jobs once none of them is alive any more.
-    pub async fn settled(&self, event: &str) -> Vec<Value> {
+    pub(crate) async fn settled(&self, event: &str) -> Vec<Value> {
         until(|| async {
             let event = self.get(&format!("/api/v1/events/{event}")).await;
             let jobs = event["jobs"].as_array().unwrap().clone();
@@ -259,13 +259,13 @@ destinations:
         .await
     }
 
-    pub async fn job(&self, id: &str) -> Value {
+    pub(crate) async fn job(&self, id: &str) -> Value {
         self.get(&format!("/api/v1/jobs/{id}")).await
     }
 }
 
 /// Asks again and again, giving way in between, until there is an answer.
-pub async fn until<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() -> F) -> T {
+pub(crate) async fn until<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() -> F) -> T {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(120);
     loop {
         if let Some(answer) = ask().await {
@@ -276,37 +276,37 @@ pub async fn until<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() -> F)
     }
 }
 
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     pub headers: reqwest::header::HeaderMap,
     pub body: Value,
 }
 
 impl Answer {
-    pub async fn of(response: reqwest::Response) -> Answer {
+    pub(crate) async fn of(response: reqwest::Response) -> Answer {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.unwrap();
         Answer { status, headers, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) }
     }
 
-    pub fn event(&self) -> String {
+    pub(crate) fn event(&self) -> String {
         assert_eq!(self.status, 202, "{}", self.body);
         self.body["event_id"].as_str().unwrap().to_owned()
     }
 }
 
-pub fn sign(body: &[u8]) -> String {
+pub(crate) fn sign(body: &[u8]) -> String {
     let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, SECRET.as_bytes());
     let tag = aws_lc_rs::hmac::sign(&key, body);
     let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256={hex}")
 }
 
-pub fn lead(id: &str) -> Value {
+pub(crate) fn lead(id: &str) -> Value {
     lead_of(id, id)
 }
 
-pub fn lead_of(id: &str, person: &str) -> Value {
+pub(crate) fn lead_of(id: &str, person: &str) -> Value {
     json!({
         "id": id, "person": person, "email": format!("{person}@example.com"), "last_name": "Lovelace", "company": "Analytical",
         "created_at": "2026-11-15T12:00:00Z"

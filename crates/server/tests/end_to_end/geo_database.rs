@@ -22,14 +22,14 @@ enum Record {
 }
 
 /// Writes a database with these networks and their entries, and replaces the file in one step, as updaters do.
-pub fn write(path: &Path, networks: &[(&str, Value)]) {
+pub(crate) fn write(path: &Path, networks: &[(&str, Value)]) {
     let new = path.with_extension("new");
     std::fs::write(&new, bytes(networks)).unwrap();
     std::fs::rename(new, path).unwrap();
 }
 
 /// An entry in the layout of a city database.
-pub fn city(country: &str, region: &str, city: &str, timezone: &str) -> Value {
+pub(crate) fn city(country: &str, region: &str, city: &str, timezone: &str) -> Value {
     json!({
         "country": {"iso_code": country, "names": {"en": country}},
         "subdivisions": [{"iso_code": "XX", "names": {"en": region}}],

@@ -5,7 +5,7 @@ use sluice_simulator::{Smtp, SmtpSettings};
 
 use crate::fixture::World;
 
-pub const FLOW: &str = r#"
+pub(crate) const FLOW: &str = r#"
 name: carts
 source: website
 triggers:
@@ -25,25 +25,25 @@ queues:
 "#;
 
 /// A worker that sends one message, with more keys for its step.
-pub fn worker(more: &str) -> String {
+pub(crate) fn worker(more: &str) -> String {
     format!(
         "name: cart-recovery\nconsumes: carts\nretry: {{ base_delay: 10ms, max_delay: 50ms, max_attempts: 5 }}\nrun:\n  - name: send\n    run: messaging.send_template\n    with: {{ template: cart, to: \"{{{{ event.email }}}}\", vars: {{ offer: ten per cent }} }}\n{more}"
     )
 }
 
-pub const SUBJECT: &str = "Your cart, {{ event.first_name }}\n";
-pub const TEXT: &str = "Hello {{ event.first_name }},\nyour cart of {{ event.total }} waits. {{ vars.offer }}\n";
-pub const HTML: &str = "<p>Hello {{ event.first_name }}</p>\n";
+pub(crate) const SUBJECT: &str = "Your cart, {{ event.first_name }}\n";
+pub(crate) const TEXT: &str = "Hello {{ event.first_name }},\nyour cart of {{ event.total }} waits. {{ vars.offer }}\n";
+pub(crate) const HTML: &str = "<p>Hello {{ event.first_name }}</p>\n";
 
 /// A node, and a mail server that tells the truth.
-pub struct Shop {
+pub(crate) struct Shop {
     pub world: World,
     pub smtp: Smtp,
 }
 
 impl Shop {
     /// The usual flow and messages, this worker, and more files.
-    pub async fn open(worker: &str, more: &[(&str, &str)]) -> Shop {
+    pub(crate) async fn open(worker: &str, more: &[(&str, &str)]) -> Shop {
         let smtp = Smtp::start(SmtpSettings::default()).unwrap();
         let destination = format!(
             "destinations:\n  mail: {{ type: smtp, host: 127.0.0.1, port: {}, tls: none, from: \"Shop <shop@example.com>\", timeout: 2s }}\n",
@@ -62,19 +62,19 @@ impl Shop {
     }
 
     /// Posts a cart and gives back its only job once that is settled.
-    pub async fn settled(&self, cart: &Value) -> Value {
+    pub(crate) async fn settled(&self, cart: &Value) -> Value {
         let event = self.world.post(cart).await.event();
         let jobs = self.world.settled(&event).await;
         assert_eq!(jobs.len(), 1, "{jobs:?}");
         self.world.job(jobs[0]["id"].as_str().unwrap()).await
     }
 
-    pub fn mails(&self) -> usize {
+    pub(crate) fn mails(&self) -> usize {
         self.smtp.messages().len()
     }
 }
 
-pub fn cart(id: &str, person: &str) -> Value {
+pub(crate) fn cart(id: &str, person: &str) -> Value {
     json!({
         "id": id, "email": format!("{person}@example.com"), "first_name": "Ada", "total": 42,
         "consent": true, "time_zone": "Europe/Berlin"

@@ -8,12 +8,12 @@ use sluice_server::cli::NodeCommand;
 
 use crate::fixture::{Answer, FLOW, QUEUES, World, lead, until};
 
-pub const CONTACTS: &str = "
+pub(crate) const CONTACTS: &str = "
 contacts:
   identifiers: [{field: contact_external_id}, {field: email}]
 ";
 
-pub const WORKER: &str = r#"
+pub(crate) const WORKER: &str = r#"
 version: 1
 name: to-crm
 consumes: { queue: leads }
@@ -30,7 +30,7 @@ run:
       fields: { LastName: "{{ event.last_name }}", Company: "{{ event.company }}", Email: "{{ event.email }}" }
 "#;
 
-pub async fn start() -> World {
+pub(crate) async fn start() -> World {
     let files = [("flow.yml", FLOW), ("worker.yml", WORKER), ("queues.yml", QUEUES), ("contacts.yml", CONTACTS)];
     World::start_with(&files).await
 }
@@ -42,7 +42,7 @@ struct Cli {
 }
 
 /// Runs a command against the node of a world. Returns its exit code and its message.
-pub async fn run(world: &World, words: &[&str]) -> (u8, String) {
+pub(crate) async fn run(world: &World, words: &[&str]) -> (u8, String) {
     let token = world.settings().data.join("admin.token").display().to_string();
     let node = ["--url", &world.admin, "--admin-token-file", &token];
     let words: Vec<String> = ["sluice"].iter().chain(words).chain(&node).map(|word| (*word).to_owned()).collect();
@@ -51,18 +51,18 @@ pub async fn run(world: &World, words: &[&str]) -> (u8, String) {
     ended.map_or_else(|error| (error.code, error.message), |()| (0, String::new()))
 }
 
-pub fn file(world: &World, name: &str, content: &str) -> String {
+pub(crate) fn file(world: &World, name: &str, content: &str) -> String {
     let path = world.directory.path().join(name);
     std::fs::write(&path, content).unwrap();
     path.display().to_string()
 }
 
-pub fn rows(path: &str) -> Vec<Value> {
+pub(crate) fn rows(path: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-pub async fn export(world: &World, what: &str, name: &str, more: &[&str]) -> String {
+pub(crate) async fn export(world: &World, what: &str, name: &str, more: &[&str]) -> String {
     let path: PathBuf = world.directory.path().join(name);
     let path = path.display().to_string();
     let mut words = vec!["export", what, "--output", &path];
@@ -71,7 +71,7 @@ pub async fn export(world: &World, what: &str, name: &str, more: &[&str]) -> Str
     path
 }
 
-pub const REVEAL: [&str; 3] = ["--reveal", "--reason", "move"];
+pub(crate) const REVEAL: [&str; 3] = ["--reveal", "--reason", "move"];
 
 async fn audit(world: &World, actions: &[&str]) -> Vec<(String, String)> {
     let trail = world.get("/api/v1/audit?limit=500").await;
@@ -84,7 +84,7 @@ async fn audit(world: &World, actions: &[&str]) -> Vec<(String, String)> {
 }
 
 /// Waits until no job is left to run.
-pub async fn settled(world: &World) {
+pub(crate) async fn settled(world: &World) {
     until(|| async {
         let jobs = world.get("/api/v1/status").await["jobs"].clone();
         let live = ["queued", "running", "retrying", "waiting"];

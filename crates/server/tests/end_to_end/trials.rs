@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::fixture::{FLOW, QUEUES, World, lead, lead_of, until};
 
 /// The files of the node, with some of them changed.
-pub fn files(world: &World, changed: &[(&str, &str)]) -> BTreeMap<String, String> {
+pub(crate) fn files(world: &World, changed: &[(&str, &str)]) -> BTreeMap<String, String> {
     let names = ["flow.yml", "worker.yml", "queues.yml", "destinations.yml", "contacts.yml"];
     let text = |name: &&str| Some((name.to_string(), std::fs::read_to_string(world.config_path(name)).ok()?));
     let mut files: BTreeMap<String, String> = names.iter().filter_map(text).collect();

@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Answer, World, sign};
 
-pub const QUEUES: &str = "queues: [leads]\n";
+pub(crate) const QUEUES: &str = "queues: [leads]\n";
 
 const PLAIN: &str = "name: plain\ntriggers: [{ http: { path: /in, idempotency: { key_from: body.id }, body_max: 4KiB } }]\nsteps: [{ queue: leads }]\n";
 
-pub async fn plain() -> World {
+pub(crate) async fn plain() -> World {
     World::start_with(&[("flow.yml", PLAIN), ("queues.yml", QUEUES)]).await
 }
 
-pub async fn post_json(world: &World, path: &str, body: &Value) -> Answer {
+pub(crate) async fn post_json(world: &World, path: &str, body: &Value) -> Answer {
     post(world, path, &[("content-type", "application/json")], body.to_string().into_bytes()).await
 }
 
-pub async fn post(world: &World, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Answer {
+pub(crate) async fn post(world: &World, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Answer {
     let mut request = world.client.post(format!("{}{path}", world.intake)).body(body);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -27,7 +27,7 @@ pub async fn post(world: &World, path: &str, headers: &[(&str, &str)], body: Vec
     Answer::of(request.send().await.unwrap()).await
 }
 
-pub async fn raw(world: &World, event: &str) -> Value {
+pub(crate) async fn raw(world: &World, event: &str) -> Value {
     world.reveal(event, "test").await["raw"].clone()
 }
 

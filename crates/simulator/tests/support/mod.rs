@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
-pub mod vendor;
+pub(crate) mod vendor;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,54 +16,54 @@ use tokio::net::TcpStream;
 const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone)]
-pub struct TestResponse {
+pub(crate) struct TestResponse {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
 impl TestResponse {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
     /// `errorCode` of the first error in the array.
-    pub fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         self.json()[0]["errorCode"].as_str().unwrap_or_default().to_owned()
     }
 }
 
 /// Request without a complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RequestError {
+pub(crate) enum RequestError {
     Refused,
     NoResponse,
     Truncated { status: u16, announced: usize, arrived: usize },
 }
 
 #[derive(Debug, Clone)]
-pub struct Client {
+pub(crate) struct Client {
     address: SocketAddr,
     headers: Vec<(String, String)>,
 }
 
 impl Client {
-    pub fn new(address: SocketAddr) -> Client {
+    pub(crate) fn new(address: SocketAddr) -> Client {
         Client { address, headers: Vec::new() }
     }
 
-    pub fn with(mut self, name: &str, value: &str) -> Client {
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Client {
         self.headers.retain(|(known, _)| known != name);
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    pub async fn send(&self, method: &str, path: &str, body: &[u8]) -> Result<TestResponse, RequestError> {
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &[u8]) -> Result<TestResponse, RequestError> {
         let mut stream = self.post(method, path, body).await?;
         let mut raw = Vec::new();
         let read = tokio::time::timeout(HANG_TIMEOUT, stream.read_to_end(&mut raw)).await;
@@ -72,7 +72,7 @@ impl Client {
     }
 
     /// Sends a request and returns the connection without reading from it.
-    pub async fn post(&self, method: &str, path: &str, body: &[u8]) -> Result<TcpStream, RequestError> {
+    pub(crate) async fn post(&self, method: &str, path: &str, body: &[u8]) -> Result<TcpStream, RequestError> {
         let mut stream = TcpStream::connect(self.address).await.map_err(|_| RequestError::Refused)?;
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
         for (name, value) in &self.headers {
@@ -84,12 +84,12 @@ impl Client {
         Ok(stream)
     }
 
-    pub async fn json(&self, method: &str, path: &str, body: Value) -> TestResponse {
+    pub(crate) async fn json(&self, method: &str, path: &str, body: Value) -> TestResponse {
         let client = self.clone().with("Content-Type", "application/json");
         client.send(method, path, body.to_string().as_bytes()).await.expect("a complete response")
     }
 
-    pub async fn get(&self, path: &str) -> TestResponse {
+    pub(crate) async fn get(&self, path: &str) -> TestResponse {
         self.send("GET", path, b"").await.expect("a complete response")
     }
 }
@@ -117,17 +117,17 @@ fn parse(raw: &[u8], reset: bool) -> Result<TestResponse, RequestError> {
 }
 
 /// Awaits a future; panics after a timeout.
-pub async fn soon<T>(waiting: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(waiting: impl Future<Output = T>) -> T {
     tokio::time::timeout(HANG_TIMEOUT, waiting).await.expect("timed out waiting")
 }
 
 /// Starts an organisation; returns it with a client that has a token.
-pub fn org(settings: SalesforceSettings) -> (Salesforce, Client) {
+pub(crate) fn org(settings: SalesforceSettings) -> (Salesforce, Client) {
     let org = Salesforce::start(settings).expect("the organisation starts");
     let client = signed_in(&org);
     (org, client)
 }
 
-pub fn signed_in(org: &Salesforce) -> Client {
+pub(crate) fn signed_in(org: &Salesforce) -> Client {
     Client::new(org.address()).with("Authorization", &format!("Bearer {}", org.issue_token()))
 }

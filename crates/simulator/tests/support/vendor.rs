@@ -6,11 +6,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-pub fn scripts() -> PathBuf {
+pub(crate) fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vendor")
 }
 
-pub fn run(what: &str, command: &mut Command) -> String {
+pub(crate) fn run(what: &str, command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{what}: cannot start {command:?}: {error}"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
@@ -19,7 +19,7 @@ pub fn run(what: &str, command: &mut Command) -> String {
 }
 
 /// What a script printed last.
-pub fn results(what: &str, command: &mut Command) -> Value {
+pub(crate) fn results(what: &str, command: &mut Command) -> Value {
     let stdout = run(what, command);
     let last = stdout.lines().last().expect("the script prints its results");
     serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {stdout}"))
@@ -40,7 +40,7 @@ fn installed(name: &str, list: &Path, install: impl FnOnce(&Path, &str)) -> Path
 }
 
 /// Python with the packages of a list.
-pub fn python(name: &str, list: &Path) -> PathBuf {
+pub(crate) fn python(name: &str, list: &Path) -> PathBuf {
     let folder = installed(name, list, |folder, _| {
         let environment = ["-m", "venv", "--clear"];
         run("creating a Python environment", Command::new("python3").args(environment).arg(folder));
@@ -51,7 +51,7 @@ pub fn python(name: &str, list: &Path) -> PathBuf {
 }
 
 /// Folder with the packages of a `package.json`.
-pub fn node(name: &str, list: &Path) -> PathBuf {
+pub(crate) fn node(name: &str, list: &Path) -> PathBuf {
     installed(name, list, |folder, wanted| {
         std::fs::write(folder.join("package.json"), wanted).expect("target is writable");
         let install = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];

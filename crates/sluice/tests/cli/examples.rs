@@ -12,30 +12,30 @@ use sluice_simulator::{
 };
 use tempfile::TempDir;
 
-pub fn example(name: &str) -> PathBuf {
+pub(crate) fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
 }
 
 /// An example in a directory of its own, with the addresses of the simulators in it.
-pub struct Stage {
+pub(crate) struct Stage {
     pub workplace: Workplace,
     pub payloads: PathBuf,
 }
 
 impl Stage {
-    pub fn new(name: &str, replacements: &[(&str, &str)]) -> Stage {
+    pub(crate) fn new(name: &str, replacements: &[(&str, &str)]) -> Stage {
         let directory = TempDir::new().unwrap();
         copy(&example(name).join("config"), directory.path(), replacements);
         Stage { workplace: Workplace { directory }, payloads: example(name).join("payloads") }
     }
 
-    pub fn up(&self) -> Up {
+    pub(crate) fn up(&self) -> Up {
         self.workplace.run(&["check", "--strict"]).ok();
         self.workplace.up(&[])
     }
 
     /// What the senders were answered.
-    pub fn send(&self, flow: &str, payload: &str, more: &[&str]) -> Vec<Value> {
+    pub(crate) fn send(&self, flow: &str, payload: &str, more: &[&str]) -> Vec<Value> {
         let file = self.payloads.join(payload);
         let order = ["send", flow, file.to_str().unwrap(), "--json"];
         let sent = self.workplace.run(&[&order[..], more].concat()).ok();
@@ -79,15 +79,15 @@ fn copy(from: &Path, to: &Path, replacements: &[(&str, &str)]) {
     }
 }
 
-pub const CRM: &str = "http://127.0.0.1:8090";
-pub const SINK: &str = "http://127.0.0.1:8091";
+pub(crate) const CRM: &str = "http://127.0.0.1:8090";
+pub(crate) const SINK: &str = "http://127.0.0.1:8091";
 
-pub fn crm(faults: impl IntoIterator<Item = Scripted>) -> Salesforce {
+pub(crate) fn crm(faults: impl IntoIterator<Item = Scripted>) -> Salesforce {
     let faults = FaultPlan::scripted(faults);
     Salesforce::start(SalesforceSettings { faults, ..SalesforceSettings::default() }).unwrap()
 }
 
-pub fn sink(faults: impl IntoIterator<Item = Scripted>) -> Sink {
+pub(crate) fn sink(faults: impl IntoIterator<Item = Scripted>) -> Sink {
     let faults = FaultPlan::scripted(faults);
     Sink::start(SinkSettings { faults, keys: KeyPolicy::Honour, ..SinkSettings::default() }).unwrap()
 }
@@ -97,7 +97,7 @@ fn applied(sink: &Sink) -> Vec<u64> {
     sink.keys().values().map(|counts| counts.applied).filter(|applied| *applied > 0).collect()
 }
 
-pub fn repeats(answers: &[Value]) -> usize {
+pub(crate) fn repeats(answers: &[Value]) -> usize {
     answers.iter().filter(|answer| answer["duplicate"] == Value::Bool(true)).count()
 }
 

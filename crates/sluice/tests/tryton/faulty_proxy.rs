@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Faults in percent of the creates; `other` of all other calls, which are cut before or after they arrive.
 #[derive(Clone, Copy, Debug)]
-pub struct Rates {
+pub(crate) struct Rates {
     /// Cut before Tryton has it.
     pub before: u32,
     /// Applied, then cut.
@@ -23,7 +23,7 @@ pub struct Rates {
     pub other: u32,
 }
 
-pub struct FaultyProxy {
+pub(crate) struct FaultyProxy {
     port: u16,
     shared: Arc<Shared>,
 }
@@ -38,7 +38,7 @@ struct Shared {
 }
 
 impl FaultyProxy {
-    pub fn start(upstream: u16, rates: Rates, hold: Duration) -> FaultyProxy {
+    pub(crate) fn start(upstream: u16, rates: Rates, hold: Duration) -> FaultyProxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let names = ["before", "after", "failed", "late", "held", "other"];
@@ -55,11 +55,11 @@ impl FaultyProxy {
         FaultyProxy { port, shared }
     }
 
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+    pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.shared.counts.lock().unwrap().clone()
     }
 }

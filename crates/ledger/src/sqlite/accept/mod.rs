@@ -64,7 +64,7 @@ enum Claim {
 
 impl Batch<'_, '_> {
     /// Accepts the events of one request, in their order.
-    pub fn accept_events(&mut self, events: &[NewEvent]) -> rusqlite::Result<Vec<Acceptance>> {
+    pub(super) fn accept_events(&mut self, events: &[NewEvent]) -> rusqlite::Result<Vec<Acceptance>> {
         if let Some(first) = events.first()
             && let Some(proof) = first.proof
             && !self.claim_proof(proof, Proof::request(events), first.received_at)?

@@ -65,7 +65,7 @@ impl MacChecks<'_> {
         stored.map_or(job >= self.first_job, |stored| stored != computed)
     }
 
-    pub fn jobs(&self, range: [i64; 2]) -> rusqlite::Result<Option<String>> {
+    pub(super) fn jobs(&self, range: [i64; 2]) -> rusqlite::Result<Option<String>> {
         self.first(include_str!("../sql/verify/job_macs.sql"), range, job_name, |row| {
             let (id, worker, queue): (i64, String, String) = (row.get(0)?, row.get(2)?, row.get(3)?);
             let result: Option<Vec<u8>> = row.get(9)?;
@@ -96,7 +96,7 @@ impl MacChecks<'_> {
         })
     }
 
-    pub fn effects(&self, range: [i64; 2]) -> rusqlite::Result<Option<String>> {
+    pub(super) fn effects(&self, range: [i64; 2]) -> rusqlite::Result<Option<String>> {
         self.first(include_str!("../sql/verify/effect_macs.sql"), range, job_name, |row| {
             let effect = EffectColumns::read(row)?;
             let altered = self.is_altered(effect.job, row.get(16)?, effect.mac(self.key_store));
@@ -104,7 +104,7 @@ impl MacChecks<'_> {
         })
     }
 
-    pub fn attempts(&self, range: [i64; 2]) -> rusqlite::Result<Option<String>> {
+    pub(super) fn attempts(&self, range: [i64; 2]) -> rusqlite::Result<Option<String>> {
         self.first(include_str!("../sql/verify/attempt_macs.sql"), range, job_name, |row| {
             let (job, n): (i64, u32) = (row.get(0)?, row.get(1)?);
             let (step_id, kind, outcome): (String, String, String) = (row.get(3)?, row.get(4)?, row.get(7)?);
@@ -128,7 +128,7 @@ impl MacChecks<'_> {
     }
 
     /// A body is there unless the event says that it was pruned, and opens unless the key of its contact is destroyed.
-    pub fn bodies(&self, range: [i64; 2]) -> rusqlite::Result<Option<String>> {
+    pub(super) fn bodies(&self, range: [i64; 2]) -> rusqlite::Result<Option<String>> {
         self.first(include_str!("../sql/verify/bodies.sql"), range, event_name, |row| {
             let (seq, event) = (row.get(0)?, EventId(row.get(1)?));
             let (pruned, sealed): (Option<Vec<u8>>, Option<Vec<u8>>) = (row.get(2)?, row.get(3)?);

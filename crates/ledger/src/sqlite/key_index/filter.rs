@@ -11,11 +11,11 @@ const BITS_PER_KEY: usize = 12;
 const PROBES: u64 = 6;
 
 impl BloomFilter {
-    pub fn with_capacity(keys: usize) -> BloomFilter {
+    pub(super) fn with_capacity(keys: usize) -> BloomFilter {
         BloomFilter { words: vec![0; (keys * BITS_PER_KEY).div_ceil(64).max(1)] }
     }
 
-    pub fn from_bytes(bytes: &[u8]) -> BloomFilter {
+    pub(super) fn from_bytes(bytes: &[u8]) -> BloomFilter {
         BloomFilter {
             words: bytes
                 .chunks_exact(8)
@@ -24,7 +24,7 @@ impl BloomFilter {
         }
     }
 
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
         self.words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
@@ -38,13 +38,13 @@ impl BloomFilter {
         })
     }
 
-    pub fn insert(&mut self, prefix: u64) {
+    pub(super) fn insert(&mut self, prefix: u64) {
         for (word, bit) in self.probes(prefix) {
             self.words[word] |= bit;
         }
     }
 
-    pub fn may_contain(&self, prefix: u64) -> bool {
+    pub(super) fn may_contain(&self, prefix: u64) -> bool {
         !self.words.is_empty() && self.probes(prefix).all(|(word, bit)| self.words[word] & bit != 0)
     }
 }

@@ -70,14 +70,14 @@ impl Hashed {
 }
 
 impl Memtable {
-    pub fn new(lookups: Lookups) -> Memtable {
+    pub(super) fn new(lookups: Lookups) -> Memtable {
         match lookups {
             Lookups::Frequent => Memtable::Hashed(Hashed::default()),
             Lookups::Rare => Memtable::Appended(Vec::new()),
         }
     }
 
-    pub fn insert(&mut self, prefix: u64, seq: i64) {
+    pub(super) fn insert(&mut self, prefix: u64, seq: i64) {
         match self {
             Memtable::Hashed(hashed) => hashed.insert(prefix, seq),
             Memtable::Appended(entries) => entries.push((prefix, seq)),
@@ -85,14 +85,14 @@ impl Memtable {
     }
 
     /// Removes the entries that were inserted last.
-    pub fn remove_last(&mut self, last: &[KeyEntry]) {
+    pub(super) fn remove_last(&mut self, last: &[KeyEntry]) {
         match self {
             Memtable::Hashed(hashed) => last.iter().for_each(|(prefix, seq)| hashed.remove(*prefix, *seq)),
             Memtable::Appended(entries) => entries.truncate(entries.len().saturating_sub(last.len())),
         }
     }
 
-    pub fn find(&self, prefix: u64, found: &mut Vec<i64>) {
+    pub(super) fn find(&self, prefix: u64, found: &mut Vec<i64>) {
         match self {
             Memtable::Hashed(hashed) => {
                 found.extend(hashed.map.get(&prefix));
@@ -104,7 +104,7 @@ impl Memtable {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Memtable::Hashed(hashed) => hashed.len,
             Memtable::Appended(entries) => entries.len(),
@@ -112,7 +112,7 @@ impl Memtable {
     }
 
     /// Not sorted.
-    pub fn into_entries(self) -> Vec<KeyEntry> {
+    pub(super) fn into_entries(self) -> Vec<KeyEntry> {
         match self {
             Memtable::Hashed(hashed) => {
                 let more = hashed.more.into_iter();

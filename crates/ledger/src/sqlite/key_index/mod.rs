@@ -70,7 +70,11 @@ pub(super) struct KeyIndex {
 
 impl KeyIndex {
     /// Reads the runs and rebuilds the newest keys from the rows. Writes nothing, so it works on a full disk.
-    pub fn load(connection: &Connection, tables: &'static Tables, recent_max: usize) -> rusqlite::Result<KeyIndex> {
+    pub(super) fn load(
+        connection: &Connection,
+        tables: &'static Tables,
+        recent_max: usize,
+    ) -> rusqlite::Result<KeyIndex> {
         let runs = Run::load(connection, tables)?;
         let in_runs = runs.iter().map(|run| run.last_seq).max().unwrap_or(0);
         let mut recent = Memtable::new(tables.lookups);
@@ -102,7 +106,7 @@ impl KeyIndex {
     }
 
     /// Rows that may have this key or id, newest last. The row decides.
-    pub fn candidates(&self, connection: &Connection, prefix: u64) -> rusqlite::Result<Vec<i64>> {
+    pub(super) fn candidates(&self, connection: &Connection, prefix: u64) -> rusqlite::Result<Vec<i64>> {
         let mut found = Vec::new();
         self.recent.find(prefix, &mut found);
         if let Some(frozen) = &self.frozen {
@@ -117,42 +121,42 @@ impl KeyIndex {
     }
 
     /// Part of the open transaction: [`KeyIndex::commit`] or [`KeyIndex::roll_back`] follows.
-    pub fn insert(&mut self, prefix: u64, seq: i64) {
+    pub(super) fn insert(&mut self, prefix: u64, seq: i64) {
         self.recent.insert(prefix, seq);
         self.uncommitted.push((prefix, seq));
     }
 
     /// Whether the open transaction inserted an entry for this row.
-    pub fn is_uncommitted(&self, seq: i64) -> bool {
+    pub(super) fn is_uncommitted(&self, seq: i64) -> bool {
         self.uncommitted.iter().any(|(_, new)| *new == seq)
     }
 
     /// The transaction is committed. Returns whether it inserted anything.
-    pub fn commit(&mut self) -> bool {
+    pub(super) fn commit(&mut self) -> bool {
         let any = !self.uncommitted.is_empty();
         self.uncommitted.clear();
         any
     }
 
     /// The transaction was rolled back: removes what it inserted.
-    pub fn roll_back(&mut self) {
+    pub(super) fn roll_back(&mut self) {
         self.recent.remove_last(&self.uncommitted);
         self.uncommitted.clear();
     }
 
     /// Events were pruned: a run may have none left.
-    pub fn note_pruned(&mut self) {
+    pub(super) fn note_pruned(&mut self) {
         self.pruned = true;
     }
 
     /// Number of keys in memory.
     #[cfg(test)]
-    pub fn recent_len(&self) -> usize {
+    pub(super) fn recent_len(&self) -> usize {
         self.recent.len()
     }
 
     /// Whether [`KeyIndex::compact_slice`] has something to do.
-    pub fn needs_compaction(&self) -> bool {
+    pub(super) fn needs_compaction(&self) -> bool {
         self.frozen.is_some()
             || self.merge.is_some()
             || !self.doomed.is_empty()
@@ -162,7 +166,7 @@ impl KeyIndex {
     }
 
     /// One slice of compaction, inside a transaction of its own. If that does not commit, the index must be loaded again.
-    pub fn compact_slice(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(super) fn compact_slice(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         if self.frozen.is_none() && self.recent.len() >= self.recent_max {
             self.freeze();
         }
@@ -328,7 +332,7 @@ pub(super) enum EventRef {
 
 impl EventRef {
     /// Of the stored trace of an event, which begins with the trace id; `None` for other text.
-    pub fn trace(text: &str) -> Option<EventRef> {
+    pub(super) fn trace(text: &str) -> Option<EventRef> {
         let id = text.split('-').next().filter(|id| id.len() == 32)?;
         u64::from_str_radix(id.get(..16)?, 16).ok().map(EventRef::Trace)
     }

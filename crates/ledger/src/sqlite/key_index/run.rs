@@ -40,7 +40,7 @@ fn decode(bytes: &[u8]) -> impl Iterator<Item = KeyEntry> {
 }
 
 impl Run {
-    pub fn load(connection: &Connection, tables: &Tables) -> rusqlite::Result<Vec<Run>> {
+    pub(super) fn load(connection: &Connection, tables: &Tables) -> rusqlite::Result<Vec<Run>> {
         let rows: Vec<(i64, i64, i64, i64, i64)> = connection
             .prepare(&tables.runs)?
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?
@@ -72,7 +72,7 @@ impl Run {
     }
 
     /// Appends the events that may have this key.
-    pub fn find(
+    pub(super) fn find(
         &self,
         connection: &Connection,
         tables: &Tables,
@@ -99,11 +99,16 @@ impl Run {
         connection.prepare_cached(&tables.page)?.query_row([page_id(self.run, page)], |row| row.get(0))
     }
 
-    pub fn pages(&self) -> usize {
+    pub(super) fn pages(&self) -> usize {
         self.fences.len()
     }
 
-    pub fn read_page(&self, connection: &Connection, tables: &Tables, page: usize) -> rusqlite::Result<Vec<KeyEntry>> {
+    pub(super) fn read_page(
+        &self,
+        connection: &Connection,
+        tables: &Tables,
+        page: usize,
+    ) -> rusqlite::Result<Vec<KeyEntry>> {
         Ok(decode(&self.page(connection, tables, page)?).collect())
     }
 }
@@ -121,7 +126,7 @@ pub(super) struct RunWriter {
 }
 
 impl RunWriter {
-    pub fn new(tables: &'static Tables, run: i64, level: i64, capacity: usize) -> RunWriter {
+    pub(super) fn new(tables: &'static Tables, run: i64, level: i64, capacity: usize) -> RunWriter {
         RunWriter {
             tables,
             run,
@@ -134,7 +139,7 @@ impl RunWriter {
     }
 
     /// Entries must come in ascending order.
-    pub fn push(&mut self, connection: &Connection, entry: KeyEntry) -> rusqlite::Result<()> {
+    pub(super) fn push(&mut self, connection: &Connection, entry: KeyEntry) -> rusqlite::Result<()> {
         if self.page.is_empty() {
             self.fences.push(entry.0);
         }
@@ -156,7 +161,7 @@ impl RunWriter {
     }
 
     /// The events in it lie between these two places.
-    pub fn finish(mut self, connection: &Connection, first_seq: i64, last_seq: i64) -> rusqlite::Result<Run> {
+    pub(super) fn finish(mut self, connection: &Connection, first_seq: i64, last_seq: i64) -> rusqlite::Result<Run> {
         self.flush(connection)?;
         let fences: Vec<u8> = self.fences.iter().flat_map(|fence| fence.to_be_bytes()).collect();
         let mut insert = connection.prepare_cached(&self.tables.insert_index)?;

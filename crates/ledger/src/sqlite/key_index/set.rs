@@ -28,7 +28,7 @@ pub(in crate::sqlite) struct KeyIndexes {
 
 impl KeyIndexes {
     /// `recent_max` replaces the size of every memtable.
-    pub fn load(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndexes> {
+    pub(crate) fn load(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndexes> {
         let load = |tables, max: usize| KeyIndex::load(connection, tables, recent_max.unwrap_or(max));
         Ok(KeyIndexes {
             keys: load(&EVENTS, RECENT_KEYS_MAX)?,
@@ -46,21 +46,21 @@ impl KeyIndexes {
     }
 
     /// The transaction is committed. Returns whether it inserted an event.
-    pub fn commit(&mut self) -> bool {
+    pub(crate) fn commit(&mut self) -> bool {
         let [events, ..] = self.all().map(KeyIndex::commit);
         events
     }
 
-    pub fn roll_back(&mut self) {
+    pub(crate) fn roll_back(&mut self) {
         self.all().into_iter().for_each(KeyIndex::roll_back);
     }
 
-    pub fn needs_compaction(&mut self) -> bool {
+    pub(crate) fn needs_compaction(&mut self) -> bool {
         self.all().iter().any(|index| index.needs_compaction())
     }
 
     /// One slice of each index, inside a transaction of its own. If that does not commit, the indexes must be loaded again.
-    pub fn compact_slice(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn compact_slice(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let indexes = self.all().into_iter().filter(|index| index.needs_compaction());
         indexes.into_iter().try_for_each(|index| index.compact_slice(connection))
     }

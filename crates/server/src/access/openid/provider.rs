@@ -68,12 +68,12 @@ impl Cached {
 }
 
 impl Provider {
-    pub fn new(clock: Clock) -> Provider {
+    pub(super) fn new(clock: Clock) -> Provider {
         Provider { clock, client: std::sync::OnceLock::new(), cached: Mutex::default() }
     }
 
     /// Made with the first use.
-    pub fn client(&self) -> Result<&OpenIdClient, OpenIdError> {
+    pub(super) fn client(&self) -> Result<&OpenIdClient, OpenIdError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
@@ -82,7 +82,7 @@ impl Provider {
     }
 
     /// The description of the provider. The error says why there is none.
-    pub async fn discovery(&self, settings: &OidcSettings) -> Result<Arc<Discovery>, String> {
+    pub(super) async fn discovery(&self, settings: &OidcSettings) -> Result<Arc<Discovery>, String> {
         let mut cached = self.cached.lock().await;
         let (cached, now) = (cached.of(&settings.issuer), self.clock.now());
         if let Some((read_at, discovery)) = &cached.discovery
@@ -108,7 +108,7 @@ impl Provider {
     }
 
     /// The keys of the provider. The error says why there are none.
-    pub async fn keys(
+    pub(super) async fn keys(
         &self,
         settings: &OidcSettings,
         discovery: &Discovery,

@@ -87,7 +87,7 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    pub fn add(&mut self, compared: Compared<'_>) {
+    pub(crate) fn add(&mut self, compared: Compared<'_>) {
         self.events += 1;
         let (before, after) = (compared.before, compared.after);
         let mut differs = before.key != after.key;
@@ -210,7 +210,7 @@ impl Comparison {
     }
 
     /// The report, with what was counted elsewhere left at its default.
-    pub fn into_report(self, contacts: Option<ContactTrial>) -> TrialReport {
+    pub(crate) fn into_report(self, contacts: Option<ContactTrial>) -> TrialReport {
         let left_out = [self.outcomes.left_out, self.jobs.left_out, self.fields.left_out];
         let left_out: u64 = left_out.iter().sum::<u64>() + self.writes.left_out + self.warnings.left_out;
         let outcome = |((flow, before, after), row): (_, Row)| OutcomeDifference {

@@ -21,7 +21,7 @@ pub(crate) struct ContactPairs {
 }
 
 impl ContactPairs {
-    pub fn add(&mut self, event: EventId, before: Option<ContactId>, after: Option<ContactId>) {
+    pub(crate) fn add(&mut self, event: EventId, before: Option<ContactId>, after: Option<ContactId>) {
         let is_new = match (before, after) {
             (Some(old), Some(new)) => self.pairs.insert((old, new), event).is_none(),
             _ => false,
@@ -34,7 +34,7 @@ impl ContactPairs {
     }
 
     /// Contacts that correspond one to one are compared field by field.
-    pub fn finish(
+    pub(crate) fn finish(
         self,
         before: impl Fn(ContactId) -> Option<ContactState>,
         after: impl Fn(ContactId) -> Option<ContactState>,

@@ -8,7 +8,7 @@ mod rows;
 
 pub(crate) use compare::{Compared, Comparison, Outcome, PlannedCall, RequestResult};
 pub(crate) use contacts::ContactPairs;
-pub use report::{ContactTrial, FieldDifferenceRow, OutcomeDifference, Sample, TrialReport};
+pub(crate) use report::{ContactTrial, FieldDifferenceRow, OutcomeDifference, Sample, TrialReport};
 
 #[cfg(test)]
 mod tests;

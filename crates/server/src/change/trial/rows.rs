@@ -43,7 +43,7 @@ impl<K: Ord> Rows<K> {
         Some(self.rows.entry(key).or_default())
     }
 
-    pub fn add(&mut self, key: K, is_new_contact: bool, sample: impl FnOnce() -> Sample) {
+    pub(super) fn add(&mut self, key: K, is_new_contact: bool, sample: impl FnOnce() -> Sample) {
         let Some(row) = self.row(key) else { return };
         row.events += 1;
         row.contacts += u64::from(is_new_contact);
@@ -53,7 +53,7 @@ impl<K: Ord> Rows<K> {
     }
 
     /// Rows, the most frequent first.
-    pub fn sorted(self) -> Vec<(K, Row)> {
+    pub(super) fn sorted(self) -> Vec<(K, Row)> {
         let mut rows: Vec<(K, Row)> = self.rows.into_iter().collect();
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.events));
         rows
@@ -82,19 +82,19 @@ impl<K: Ord> Balances<K> {
         Some(self.counts.entry(key).or_default())
     }
 
-    pub fn more(&mut self, key: K) {
+    pub(super) fn more(&mut self, key: K) {
         if let Some(count) = self.count(key) {
             count.0 += 1;
         }
     }
 
-    pub fn fewer(&mut self, key: K) {
+    pub(super) fn fewer(&mut self, key: K) {
         if let Some(count) = self.count(key) {
             count.1 += 1;
         }
     }
 
-    pub fn sorted(self) -> Vec<(K, (u64, u64))> {
+    pub(super) fn sorted(self) -> Vec<(K, (u64, u64))> {
         let mut counts: Vec<_> = self.counts.into_iter().collect();
         counts.sort_by_key(|(_, (more, fewer))| std::cmp::Reverse(more + fewer));
         counts
@@ -110,7 +110,7 @@ pub(super) struct CountedContacts {
 
 impl CountedContacts {
     /// Whether the contact is new in this row. `false` for every contact once too many are known.
-    pub fn is_new(&mut self, row: impl Hash, contact: u64) -> bool {
+    pub(super) fn is_new(&mut self, row: impl Hash, contact: u64) -> bool {
         let mut hasher = DefaultHasher::new();
         (row, contact).hash(&mut hasher);
         let digest = hasher.finish();

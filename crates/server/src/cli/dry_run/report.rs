@@ -62,7 +62,7 @@ pub(super) struct QueueReport {
 
 impl Report {
     /// Replaces the ids of the dry run, which differ from those of the ledger.
-    pub fn without_ids(&self, mut text: String) -> String {
+    pub(super) fn without_ids(&self, mut text: String) -> String {
         for event in &self.events {
             text = text.replace(&event.event_id, "evt_…");
             for step in event.jobs.iter().flat_map(|job| &job.steps) {
@@ -73,11 +73,11 @@ impl Report {
     }
 
     /// First problem that would prevent an effect.
-    pub fn problem(&self) -> Option<String> {
+    pub(super) fn problem(&self) -> Option<String> {
         self.events.iter().find_map(EventReport::problem)
     }
 
-    pub fn render(&self) -> String {
+    pub(super) fn render(&self) -> String {
         let sender = match self.verify.as_str() {
             "not verified" => self.verify.clone(),
             scheme => format!("verified by {scheme}"),

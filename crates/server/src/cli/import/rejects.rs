@@ -25,7 +25,7 @@ pub(super) struct Reject {
 }
 
 impl Reject {
-    pub fn new(line: u64, column: Option<String>, (code, reason): (&str, String), row: &[u8]) -> Reject {
+    pub(super) fn new(line: u64, column: Option<String>, (code, reason): (&str, String), row: &[u8]) -> Reject {
         let row = String::from_utf8_lossy(&row[..row.len().min(SHOWN_BYTES_MAX)]).into_owned();
         Reject { line, column, code: code.to_owned(), reason, row }
     }
@@ -40,7 +40,7 @@ pub(super) struct Rejects {
 
 impl Rejects {
     /// Those of an earlier run of the same import are kept.
-    pub fn open(imported: &Path, is_continued: bool) -> Result<Rejects, CliError> {
+    pub(super) fn open(imported: &Path, is_continued: bool) -> Result<Rejects, CliError> {
         let mut name = imported.as_os_str().to_owned();
         name.push(".rejects.ndjson");
         let path = PathBuf::from(name);
@@ -56,20 +56,20 @@ impl Rejects {
         Ok(Rejects { path, by_line })
     }
 
-    pub fn add(&mut self, reject: Reject) {
+    pub(super) fn add(&mut self, reject: Reject) {
         self.by_line.insert(reject.line, reject);
     }
 
-    pub fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         self.by_line.len() as u64
     }
 
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Replaces the file, if there is anything to write.
-    pub fn write(&self) -> Result<(), CliError> {
+    pub(super) fn write(&self) -> Result<(), CliError> {
         if self.by_line.is_empty() {
             return Ok(());
         }

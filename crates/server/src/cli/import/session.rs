@@ -35,7 +35,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub fn new(rate: Option<Rate>) -> Pace {
+    pub(super) fn new(rate: Option<Rate>) -> Pace {
         Pace { rate }
     }
 
@@ -62,7 +62,7 @@ pub(super) struct Forecast {
 
 impl Forecast {
     /// Checks the rows behind a position.
-    pub async fn of(
+    pub(super) async fn of(
         client: &AdminClient,
         file: &mut ImportFile,
         flow: &str,
@@ -110,7 +110,7 @@ impl Forecast {
         }
     }
 
-    pub fn summary(&self) -> Value {
+    pub(super) fn summary(&self) -> Value {
         let ImportCounts { accepted, duplicates, quarantined, refused } = self.counts;
         json!({
             "rows": self.counts.total(), "accepted": accepted, "duplicates": duplicates, "quarantined": quarantined,
@@ -142,13 +142,13 @@ pub(super) struct Session {
 
 impl Session {
     /// Starts the import, or continues it.
-    pub async fn start(client: &AdminClient, order: &Value) -> Result<Session, CliError> {
+    pub(super) async fn start(client: &AdminClient, order: &Value) -> Result<Session, CliError> {
         let import = print::deserialize(&client.post("/imports", order).await?)?;
         Ok(Session { import, pace: Pace::default(), progress: None })
     }
 
     /// The import of this file and flow, if it was started before.
-    pub async fn known(client: &AdminClient, order: &Value) -> Result<Option<ImportView>, CliError> {
+    pub(super) async fn known(client: &AdminClient, order: &Value) -> Result<Option<ImportView>, CliError> {
         let text = |name: &str| order[name].as_str().unwrap_or_default();
         let id = ImportId::new(text("flow"), text("content"), order["time_field"].as_str());
         match client.find(&format!("/imports/{id}")).await? {
@@ -158,7 +158,7 @@ impl Session {
     }
 
     /// Finds the refused rows again that an earlier run did not write down.
-    pub async fn complete_rejects(
+    pub(super) async fn complete_rejects(
         &self,
         client: &AdminClient,
         file: &mut ImportFile,
@@ -190,7 +190,7 @@ impl Session {
     }
 
     /// Sends what is left.
-    pub async fn run(
+    pub(super) async fn run(
         &mut self,
         client: &AdminClient,
         file: &mut ImportFile,
@@ -260,7 +260,7 @@ impl Session {
         progress.show("rows", done, &format!("{refused}{waiting}"));
     }
 
-    pub fn end_progress(&self) {
+    pub(super) fn end_progress(&self) {
         self.progress.iter().for_each(Progress::end);
     }
 }

@@ -68,11 +68,11 @@ pub(super) struct RowPlace {
 }
 
 impl RowPlace {
-    pub fn line(&self) -> u64 {
+    pub(super) fn line(&self) -> u64 {
         self.order.line()
     }
 
-    pub fn bytes(&self) -> u32 {
+    pub(super) fn bytes(&self) -> u32 {
         self.bytes
     }
 }
@@ -94,7 +94,7 @@ pub(super) struct ImportFile {
 
 impl ImportFile {
     /// Reads the whole file: its digest, its order, and the rows that are wrong.
-    pub fn open(path: &Path, rules: RowRules) -> Result<ImportFile, CliError> {
+    pub(super) fn open(path: &Path, rules: RowRules) -> Result<ImportFile, CliError> {
         let file = File::open(path).map_err(|error| unreadable(path, &error))?;
         if file.metadata().map_err(|error| unreadable(path, &error))?.is_dir() {
             return Err(CliError::new(exit::USAGE, format!("{} is a directory; name a file", path.display())));
@@ -215,7 +215,7 @@ impl ImportFile {
     }
 
     /// One row, as it was indexed.
-    pub fn read(&mut self, place: RowPlace) -> Result<ImportRow, CliError> {
+    pub(super) fn read(&mut self, place: RowPlace) -> Result<ImportRow, CliError> {
         let text = self.text(place)?;
         let value = match self.rules.format {
             FileFormat::Ndjson => parse_line(&text),
@@ -234,7 +234,7 @@ impl ImportFile {
     }
 
     /// The text of a row.
-    pub fn text(&mut self, place: RowPlace) -> Result<Vec<u8>, CliError> {
+    pub(super) fn text(&mut self, place: RowPlace) -> Result<Vec<u8>, CliError> {
         let mut text = vec![0; place.bytes as usize];
         let read = self.file.seek(SeekFrom::Start(place.offset)).and_then(|_| self.file.read_exact(&mut text));
         read.map_err(|error| unreadable(&self.path, &error))?;

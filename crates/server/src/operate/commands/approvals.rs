@@ -20,7 +20,7 @@ const ORDER_MAX: usize = 100_000;
 /// Decision of one approval.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct DecisionRequest {
+pub(crate) struct DecisionRequest {
     /// `approve` or `reject`.
     #[schema(value_type = String)]
     pub decision: Choice,
@@ -32,7 +32,7 @@ pub struct DecisionRequest {
 /// The same decision of several approvals.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct DecisionsRequest {
+pub(crate) struct DecisionsRequest {
     /// `approve` or `reject`.
     #[schema(value_type = String)]
     pub decision: Choice,

@@ -21,23 +21,23 @@ mod users;
 
 use super::operator::OperateError;
 
-pub use alerts::{AlertRequest, TestAlertRequest};
-pub use approvals::{DecisionRequest, DecisionsRequest};
-pub use change::{ApplyRequest, Stranding, Wanted};
-pub use clock::AcceptClockRequest;
-pub use contacts::{MergeContactRequest, SplitContactRequest};
-pub use event_edits::EditRequest;
-pub use failure_groups::GroupRequest;
-pub use guards::{SafeModeRequest, SuppressRequest};
-pub use identify::IdentifyRequest;
-pub use imports::{CheckRowsRequest, ImportRowsRequest, StartImportRequest};
+pub(crate) use alerts::{AlertRequest, TestAlertRequest};
+pub(crate) use approvals::{DecisionRequest, DecisionsRequest};
+pub(crate) use change::{ApplyRequest, Stranding, Wanted};
+pub(super) use clock::AcceptClockRequest;
+pub(crate) use contacts::{MergeContactRequest, SplitContactRequest};
+pub(crate) use event_edits::EditRequest;
+pub(crate) use failure_groups::GroupRequest;
+pub(crate) use guards::{SafeModeRequest, SuppressRequest};
+pub(crate) use identify::IdentifyRequest;
+pub(super) use imports::{CheckRowsRequest, ImportRowsRequest, StartImportRequest};
 pub use jobs::Selection;
-pub use keys::RotateRequest;
+pub(super) use keys::RotateRequest;
 pub use replays::ReplayRequest;
-pub use shadow::{ShadowRequest, StopShadowRequest};
-pub use shapes::AcceptShapeRequest;
-pub use trials::TrialRequest;
-pub use users::{TokenRequest, UserRequest};
+pub(crate) use shadow::{ShadowRequest, StopShadowRequest};
+pub(crate) use shapes::AcceptShapeRequest;
+pub(super) use trials::TrialRequest;
+pub(crate) use users::{TokenRequest, UserRequest};
 
 pub(super) fn need(text: &str, complaint: &str) -> Result<(), OperateError> {
     if text.trim().is_empty() { Err(OperateError::Invalid(complaint.to_owned())) } else { Ok(()) }

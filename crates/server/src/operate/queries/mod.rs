@@ -59,11 +59,11 @@ pub struct Reveal {
 }
 
 /// Maximum rows per page.
-pub const LIST_MAX: u32 = 500;
-pub use balance::{Account, Effort};
-pub use events::EventsRequest;
-pub use exports::{Export, ExportRequest};
-pub use history::SeriesRequest;
+pub(super) const LIST_MAX: u32 = 500;
+pub(crate) use balance::{Account, Effort};
+pub(crate) use events::EventsRequest;
+pub(super) use exports::{Export, ExportRequest};
+pub(crate) use history::SeriesRequest;
 
 /// Rejected requests shown per source.
 const REFUSALS_MAX: usize = 20;

@@ -12,7 +12,7 @@ use sluice_server::config::{Colours, Compiled, Files, SecretSource, documents, e
 
 /// A secret source with a value for every name.
 #[derive(Debug)]
-pub struct AnySecret;
+pub(crate) struct AnySecret;
 
 impl SecretSource for AnySecret {
     fn lookup(&self, name: &str) -> std::io::Result<Option<SecretValue>> {
@@ -25,14 +25,14 @@ impl SecretSource for AnySecret {
 }
 
 /// The violations of a document.
-pub fn violations_of(document: &Value) -> Vec<String> {
+pub(crate) fn violations_of(document: &Value) -> Vec<String> {
     static SCHEMA: OnceLock<Schema> = OnceLock::new();
     let schema = SCHEMA.get_or_init(|| Schema::new(&editor_schema()).expect("it is a schema"));
     schema.check(document).iter().map(ToString::to_string).collect()
 }
 
 /// The violations of every document.
-pub fn violations(files: &Files) -> Vec<String> {
+pub(crate) fn violations(files: &Files) -> Vec<String> {
     let mut found = vec![];
     for (file, document) in documents(files) {
         match document {
@@ -47,14 +47,14 @@ pub fn violations(files: &Files) -> Vec<String> {
 
 /// Asserts that every document is valid.
 #[track_caller]
-pub fn accepts(files: &Files) {
+pub(crate) fn accepts(files: &Files) {
     let violations = violations(files);
     assert!(violations.is_empty(), "the schema rejects what `check` accepts:\n{}", violations.join("\n"));
 }
 
 /// The configuration, which must be valid for the compiler and for the schema.
 #[track_caller]
-pub fn valid((compiled, files): (Compiled, Files)) -> Config {
+pub(crate) fn valid((compiled, files): (Compiled, Files)) -> Config {
     accepts(&files);
     let problems = render_all(&compiled.problems, &files, Colours::None);
     compiled.config.unwrap_or_else(|| panic!("{problems}"))

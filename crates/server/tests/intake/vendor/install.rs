@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where the scripts and the lists of packages lie.
-pub fn scripts() -> PathBuf {
+pub(crate) fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/intake/vendor")
 }
 
 /// Where everything is installed.
-pub fn installed() -> PathBuf {
+pub(crate) fn installed() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("target/tmp lies in target");
     target.join("vendor-signers")
 }
 
 /// Runs a command that must succeed, and answers what it printed.
-pub fn run(what: &str, command: &mut Command) -> String {
+pub(crate) fn run(what: &str, command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{what}: {command:?} did not start: {error}"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (said, complained) = (text(&output.stdout), text(&output.stderr));
@@ -24,7 +24,7 @@ pub fn run(what: &str, command: &mut Command) -> String {
 }
 
 /// Runs `install` unless the folder already holds what `wanted` lists.
-pub fn once(folder: &Path, wanted: &str, install: impl FnOnce()) {
+pub(crate) fn once(folder: &Path, wanted: &str, install: impl FnOnce()) {
     let mark = folder.join("installed");
     if std::fs::read_to_string(&mark).is_ok_and(|found| found == wanted) {
         return;
@@ -35,7 +35,7 @@ pub fn once(folder: &Path, wanted: &str, install: impl FnOnce()) {
 }
 
 /// The folder of a Python environment with the packages of a list.
-pub fn python_with(name: &str, list: &str) -> PathBuf {
+pub(crate) fn python_with(name: &str, list: &str) -> PathBuf {
     let folder = installed().join(name);
     let list = scripts().join(list);
     let wanted = std::fs::read_to_string(&list).expect("the list of packages");

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-pub mod scene;
+pub(crate) mod scene;
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A node on ports of the system's choosing.
-pub const UP: [&str; 7] = ["up", "--intake", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--watch", "false"];
+pub(crate) const UP: [&str; 7] = ["up", "--intake", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--watch", "false"];
 
 const FLOW: &str = r#"
 name: website-leads
@@ -110,13 +110,13 @@ run:
 
 /// A configuration in a directory of its own.
 #[derive(Debug)]
-pub struct Workplace {
+pub(crate) struct Workplace {
     pub directory: TempDir,
 }
 
 impl Workplace {
     /// With destinations at these addresses.
-    pub fn new(crm: &str, hooks: &str) -> Workplace {
+    pub(crate) fn new(crm: &str, hooks: &str) -> Workplace {
         let workplace = Workplace { directory: TempDir::new().unwrap() };
         workplace.write("flow.yml", FLOW);
         workplace.write("queues.yml", QUEUES);
@@ -138,21 +138,21 @@ impl Workplace {
     }
 
     /// With destinations that nobody listens at.
-    pub fn alone() -> Workplace {
+    pub(crate) fn alone() -> Workplace {
         Workplace::new("http://127.0.0.1:9", "http://127.0.0.1:9")
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    pub fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         let path = self.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.prepared(Command::new(env!("CARGO_BIN_EXE_sluice")));
         command.args(arguments);
         command
@@ -168,18 +168,18 @@ impl Workplace {
     }
 
     /// Runs to its end.
-    pub fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         Ran::of(&mut self.command(arguments))
     }
 
     /// The JSON that it prints.
-    pub fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let ran = self.run(arguments);
         serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {ran}"))
     }
 
     /// Runs with something on standard input.
-    pub fn run_with_input(&self, arguments: &[&str], input: &str) -> Ran {
+    pub(crate) fn run_with_input(&self, arguments: &[&str], input: &str) -> Ran {
         let mut command = self.command(arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
@@ -187,12 +187,12 @@ impl Workplace {
     }
 
     /// A node on ports of the system's choosing, once it says that it is up.
-    pub fn up(&self, more: &[(&str, &str)]) -> Up {
+    pub(crate) fn up(&self, more: &[(&str, &str)]) -> Up {
         self.start(self.command(&UP), more)
     }
 
     /// The same, with an umask.
-    pub fn up_with_umask(&self, umask: &str, more: &[(&str, &str)]) -> Up {
+    pub(crate) fn up_with_umask(&self, umask: &str, more: &[(&str, &str)]) -> Up {
         let mut command = Command::new("sh");
         let script = format!("umask {umask} && exec \"$0\" \"$@\"");
         command.args(["-c", &script, env!("CARGO_BIN_EXE_sluice")]).args(UP);
@@ -200,14 +200,14 @@ impl Workplace {
     }
 
     /// The same, which reloads changed files.
-    pub fn up_with_watch(&self) -> Up {
+    pub(crate) fn up_with_watch(&self) -> Up {
         let mut command = self.command(&UP[..5]);
         command.args(["--watch", "true"]);
         self.start(command, &[])
     }
 
     /// Starts a node by this command, and waits until it says that it is up.
-    pub fn start(&self, mut command: Command, more: &[(&str, &str)]) -> Up {
+    pub(crate) fn start(&self, mut command: Command, more: &[(&str, &str)]) -> Up {
         command.env("SLUICE_LOG", "info").envs(more.iter().copied());
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -234,7 +234,7 @@ impl Workplace {
     }
 
     /// Runs the command again until its JSON is as wanted.
-    pub fn until(&self, arguments: &[&str], wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&self, arguments: &[&str], wanted: impl Fn(&Value) -> bool) -> Value {
         let give_up = Instant::now() + Duration::from_secs(30);
         loop {
             let value = self.json(arguments);
@@ -246,7 +246,7 @@ impl Workplace {
     }
 
     /// Until every job has come to an end.
-    pub fn until_settled(&self) {
+    pub(crate) fn until_settled(&self) {
         self.until(&["jobs", "--json"], |list| {
             let live =
                 |job: &Value| matches!(job["state"].as_str(), Some("queued" | "running" | "retrying" | "waiting"));
@@ -256,31 +256,31 @@ impl Workplace {
 }
 
 /// A lead as the website posts it.
-pub fn lead(id: &str, more: &str) -> String {
+pub(crate) fn lead(id: &str, more: &str) -> String {
     format!(r#"{{"id":"{id}","email":"Ada@Example.com","last_name":"Lovelace","company":"Engines"{more}}}"#)
 }
 
 /// A running node. It is killed when dropped.
 #[derive(Debug)]
-pub struct Up {
+pub(crate) struct Up {
     child: Child,
     log: Arc<Mutex<String>>,
 }
 
 impl Up {
     /// Asks it to stop, and waits until it has.
-    pub fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         let told = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(told.success() && self.child.wait().unwrap().success());
     }
 
     /// Its log so far.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
 
     /// Waits until its log has this text, and returns the log.
-    pub fn until_logged(&self, text: &str) -> String {
+    pub(crate) fn until_logged(&self, text: &str) -> String {
         let give_up = Instant::now() + Duration::from_secs(60);
         loop {
             let log = self.log();
@@ -293,7 +293,7 @@ impl Up {
     }
 
     /// As a power cut would.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -308,19 +308,19 @@ impl Drop for Up {
 
 /// What a command did.
 #[derive(Debug)]
-pub struct Ran {
+pub(crate) struct Ran {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
 impl Ran {
-    pub fn of(command: &mut Command) -> Ran {
+    pub(crate) fn of(command: &mut Command) -> Ran {
         Ran::from(command.output().unwrap())
     }
 
     #[track_caller]
-    pub fn ok(self) -> Ran {
+    pub(crate) fn ok(self) -> Ran {
         assert_eq!(self.code, 0, "{self}");
         self
     }
@@ -341,7 +341,7 @@ impl fmt::Display for Ran {
 }
 
 /// Takes out of a snapshot what differs from run to run.
-pub fn steady(workplace: &Workplace) -> insta::Settings {
+pub(crate) fn steady(workplace: &Workplace) -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(true);
     settings.set_omit_expression(true);
@@ -365,7 +365,7 @@ pub fn steady(workplace: &Workplace) -> insta::Settings {
 
 /// The rows of tables without their alignment, and only the start of what was cut: how wide a column is depends on how
 /// long ago things were. Tables have tests of their own for that.
-pub fn squeezed(text: &str) -> String {
+pub(crate) fn squeezed(text: &str) -> String {
     let is_heading =
         |line: &str| line.starts_with(|c: char| c.is_ascii_uppercase() || c == '#') && line.to_uppercase() == line;
     let mut in_table = false;

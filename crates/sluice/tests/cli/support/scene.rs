@@ -6,20 +6,20 @@ use super::{Up, Workplace};
 
 /// What the node speaks to; it is gone when this is dropped.
 #[derive(Debug)]
-pub struct Around {
+pub(crate) struct Around {
     _crm: Salesforce,
     _hooks: Sink,
 }
 
 /// A node that has one lead done, one dead and one whose notice nobody knows the outcome of.
 #[derive(Debug)]
-pub struct Scene {
+pub(crate) struct Scene {
     pub workplace: Workplace,
     pub node: Up,
     pub around: Around,
 }
 
-pub fn scene() -> Scene {
+pub(crate) fn scene() -> Scene {
     let (workplace, around) = place(FaultPlan::always(Fault::DropAfter));
     let node = workplace.up(&[]);
     for payload in ["lead", "broken", "tell"] {
@@ -31,7 +31,7 @@ pub fn scene() -> Scene {
 }
 
 /// A configuration for a CRM that works and a receiver of notices with these faults.
-pub fn place(faults: FaultPlan) -> (Workplace, Around) {
+pub(crate) fn place(faults: FaultPlan) -> (Workplace, Around) {
     let crm = Salesforce::start(SalesforceSettings::default()).unwrap();
     let hooks = Sink::start(SinkSettings { faults, ..SinkSettings::default() }).unwrap();
     let workplace = Workplace::new(&crm.url(), &hooks.url());
