@@ -46,6 +46,10 @@ pub(crate) const CHANNEL_PREFIX: &str = "alert-";
 /// Types of destinations that carry notices.
 const CARRIERS: [&str; 8] = ["slack", "smtp", "http", "pagerduty", "opsgenie", "teams", "discord", "twilio"];
 
+/// The text of a notice for Slack. It may quote what a sender wrote: without its marks that is no mention of everybody and no link with
+/// another name.
+const SLACK_TEXT: &str = "{{ event.text | replace('&', '&amp;') | replace('<', '&lt;') | replace('>', '&gt;') }}";
+
 /// A channel as written.
 #[derive(Debug)]
 pub(super) struct Channel {
@@ -250,7 +254,7 @@ fn steps(report: Report<'_>, channel: &Channel, names: &Declarations) -> Option<
         with
     };
     Some(match carrier {
-        "slack" => vec![("send", "slack.post", "", with(json!({ "text": "{{ event.text }}" }), &["channel"]))],
+        "slack" => vec![("send", "slack.post", "", with(json!({ "text": SLACK_TEXT }), &["channel"]))],
         "smtp" => {
             let mail = json!({ "subject": "{{ event.title }}", "text": "{{ event.text }}" });
             vec![("send", "email.send", "", with(mail, &["to"]))]

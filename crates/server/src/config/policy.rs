@@ -226,6 +226,11 @@ fn read_consent(report: Report<'_>, node: &YamlNode) -> Option<RuleKind> {
 fn read_hours(report: Report<'_>, node: &YamlNode) -> Option<QuietHours> {
     let fields = Fields::open(report, node, &[&QUIET_HOURS])?;
     let (from, to) = (fields.clock("from"), fields.clock("to"));
+    if from.is_some() && from == to {
+        report
+            .error(fields.value_span("to"), "contradiction", "`from` and `to` are the same time, so no hour is quiet")
+            .hint("24:00 is 00:00; to send nothing at all, write `when: 'false'`");
+    }
     let fallback = match fields.node("fallback") {
         None => zone("UTC"),
         Some(_) => fields.zone("fallback").and_then(zone),

@@ -2,8 +2,9 @@
 //!
 //! Labels are names from the configuration and fixed words: never an email address, a key or an event id.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -269,6 +270,7 @@ pub struct Inner {
     pub north_stars: Family<NorthStarLabels, Gauge<f64, AtomicU64>>,
     /// Firing alerts by kind, severity and subject.
     pub alerts_firing: Family<AlertLabels, Gauge>,
+    alerts_shown: Mutex<HashSet<AlertLabels>>,
     /// Response clocks that run.
     pub responses_open: Family<ResponseLabels, Gauge>,
     /// Response clocks that ended.
@@ -361,6 +363,7 @@ impl Metrics {
             build_info: Family::default(),
             north_stars: Family::default(),
             alerts_firing: Family::default(),
+            alerts_shown: Mutex::default(),
             responses_open: Family::default(),
             responses: Family::default(),
             contact_attempts: Counter::default(),
@@ -459,13 +462,22 @@ impl Metrics {
         self.lookups.get_or_create(&LookupLabels { action, result }).inc();
     }
 
-    /// Alerts that fire now.
+    /// Alerts that fire now. One that still fires is never left out: a scrape at that moment would tell of its end.
     pub fn alerts(&self, firing: &[Alert]) {
-        self.alerts_firing.clear();
-        for alert in firing {
-            let (severity, subject) = (alert.severity.as_str(), alert.subject.clone());
-            self.alerts_firing.get_or_create(&AlertLabels { alert: alert.kind.name(), severity, subject }).set(1);
+        let labels = |alert: &Alert| AlertLabels {
+            alert: alert.kind.name(),
+            severity: alert.severity.as_str(),
+            subject: alert.subject.clone(),
+        };
+        let firing: HashSet<AlertLabels> = firing.iter().map(labels).collect();
+        for labels in &firing {
+            self.alerts_firing.get_or_create(labels).set(1);
         }
+        let mut shown = self.alerts_shown.lock().unwrap_or_else(PoisonError::into_inner);
+        for gone in shown.difference(&firing) {
+            self.alerts_firing.remove(gone);
+        }
+        *shown = firing;
     }
 
     /// Response clocks that run now.
@@ -488,5 +500,38 @@ impl Metrics {
         text::encode_registry(&mut page, &self.plain_names)?;
         text::encode_eof(&mut page)?;
         Ok(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_domain::alert::AlertKind;
+    use sluice_domain::alert::rules::AlertRules;
+    use sluice_domain::alert::signal::Condition;
+    use sluice_domain::alert::state::step;
+    use sluice_domain::time::Time;
+
+    fn firing(kind: AlertKind) -> Alert {
+        let condition = Condition { kind, subject: "crm".into(), detail: String::new(), began: None };
+        step(&[], &[condition], &AlertRules::default(), Time(0)).changed.remove(0)
+    }
+
+    #[test]
+    fn alert_that_still_fires_is_on_every_page() {
+        let (metrics, open) = (Metrics::new(), firing(AlertKind::BreakerOpen));
+        metrics.alerts(&[open.clone(), firing(AlertKind::Unauthorized)]);
+        let scraped = metrics.clone();
+        let pages = std::thread::spawn(move || {
+            (0..200).all(|_| scraped.render().unwrap().contains(r#"alerts_firing{alert="breaker-open""#))
+        });
+        loop {
+            metrics.alerts(std::slice::from_ref(&open));
+            if pages.is_finished() {
+                break;
+            }
+        }
+        assert!(pages.join().unwrap());
+        assert!(!metrics.render().unwrap().contains(r#"alert="unauthorized""#));
     }
 }

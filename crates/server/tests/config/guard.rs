@@ -131,6 +131,13 @@ fn safe_mode_is_read() {
     assert_eq!(mode.when, [Trigger::Breaker("mail".into()), Trigger::ErrorRate(rate)]);
 }
 
+#[test]
+fn quiet_hours_from_midnight_to_midnight_are_a_mistake_because_no_hour_is_quiet() {
+    let (compiled, files) = compiled(&[("from: '21:00', to: '08:00'", "from: '00:00', to: '24:00'")]);
+    let said = render_all(&compiled.problems, &files, Colours::None);
+    assert!(compiled.config.is_none() && said.contains("so no hour is quiet"), "{said}");
+}
+
 macro_rules! mistakes {
     ($($name:ident: $($edits:expr),+;)+) => {
         $(

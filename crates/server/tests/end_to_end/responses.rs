@@ -140,3 +140,18 @@ async fn row_of_an_import_without_a_time_starts_no_clock() {
     world.post(&timeless("grace")).await.event();
     assert_eq!(world.get("/api/v1/responses").await["items"].as_array().unwrap().len(), 1, "a request starts one");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lead_that_contains_marks_of_slack_mentions_nobody() {
+    let slack = Slack::start(SlackSettings::default()).unwrap();
+    let rule = "{ time: 1m, from: occurred_at, notify: [sales], show: [last_name], mask: false }";
+    let world = world(&slack, rule).await;
+    world.crm.set_faults(FaultPlan::always(Fault::Reply { code: 503 })).unwrap();
+    let mut late = fresh("ada");
+    late["created_at"] = json!((jiff::Timestamp::now() - jiff::SignedDuration::from_mins(5)).to_string());
+    late["last_name"] = json!("<!channel> <https://evil.example|R&D>");
+    world.post(&late).await.event();
+    until(|| async { (!slack.messages().is_empty()).then_some(()) }).await;
+    let said = texts(&slack)[0].clone();
+    assert!(said.contains("last_name: &lt;!channel&gt; &lt;https://evil.example|R&amp;D&gt;"), "{said}");
+}
