@@ -16,11 +16,13 @@ use std::time::Duration;
 
 use crate::time::Time;
 
-/// Whether a `Host` header names this machine or one of the `allowed` hosts. A page of another site whose name was pointed at
+/// Whether a `Host` header names this machine or one of the `allowed` hosts, whatever the port of either. A page of another site whose name was pointed at
 /// this machine (DNS rebinding) sends its own name.
 pub fn host_is_allowed(host: &str, allowed: &[String]) -> bool {
     let Some(name) = name_of(host) else { return false };
-    is_loopback_name(name) || allowed.iter().any(|allowed| allowed.trim_matches(['[', ']']).eq_ignore_ascii_case(name))
+    // An IPv6 address without brackets has no port.
+    let name_of_allowed = |allowed: &str| name_of(allowed).unwrap_or(allowed).trim_matches(['[', ']']).to_owned();
+    is_loopback_name(name) || allowed.iter().any(|allowed| name_of_allowed(allowed).eq_ignore_ascii_case(name))
 }
 
 /// Whether an `Origin` header names the page's own server, as the `Host` header does. `null` never matches.
@@ -189,7 +191,7 @@ mod tests {
 
     #[test]
     fn only_loopback_names_and_allowed_hosts_are_accepted() {
-        let allowed = ["sluice.internal".to_owned(), "10.0.0.5".to_owned(), "[fd00::1]".to_owned()];
+        let allowed = ["sluice.internal", "10.0.0.5", "[fd00::1]", "fd00::2", "ops.internal:8443"].map(str::to_owned);
         for host in [
             "localhost",
             "LocalHost:8081",
@@ -201,6 +203,9 @@ mod tests {
             "SLUICE.internal",
             "10.0.0.5:8081",
             "[fd00::1]:8081",
+            "[fd00::2]:8081",
+            "ops.internal",
+            "ops.internal:8443",
         ] {
             assert!(host_is_allowed(host, &allowed), "{host}");
         }

@@ -28,7 +28,7 @@ impl Store {
         };
         self.users.insert(put.name.clone(), record);
         if put.password.is_some() {
-            self.remove_credentials(&[CredentialKind::Session], &put.name);
+            self.remove_credentials(&[CredentialKind::Session, CredentialKind::Link], &put.name);
         }
         let action = if is_new { "add" } else { "change" };
         self.log(put.at, &put.actor, action, &format!("user {}", put.name), &put.detail());

@@ -41,7 +41,7 @@ impl Batch<'_, '_> {
             put.at.0
         ])?;
         if put.password.is_some() {
-            self.delete_credentials(CredentialKind::Session, &put.name)?;
+            self.end_sign_ins(&put.name)?;
         }
         let action = if is_new { "add" } else { "change" };
         self.log(put.at, &put.actor, action, &format!("user {}", put.name), &put.detail())?;
@@ -51,11 +51,16 @@ impl Batch<'_, '_> {
     pub(super) fn delete_user(&mut self, remove: &RemoveUser) -> rusqlite::Result<bool> {
         let deleted = self.cached(include_str!("sql/delete_user.sql"))?.execute([&remove.name])? > 0;
         if deleted {
-            self.delete_credentials(CredentialKind::Session, &remove.name)?;
-            self.delete_credentials(CredentialKind::Link, &remove.name)?;
+            self.end_sign_ins(&remove.name)?;
             self.log(remove.at, &remove.actor, "remove", &format!("user {}", remove.name), "")?;
         }
         Ok(deleted)
+    }
+
+    /// Ends the sessions of a user, and links that were not used yet.
+    fn end_sign_ins(&self, name: &str) -> rusqlite::Result<()> {
+        self.delete_credentials(CredentialKind::Session, name)?;
+        self.delete_credentials(CredentialKind::Link, name).map(drop)
     }
 
     fn delete_credentials(&self, kind: CredentialKind, name: &str) -> rusqlite::Result<usize> {
