@@ -382,8 +382,9 @@ mod tests {
         assert_eq!(pending[0].phase, Phase::Pending);
         let fired = step(&pending, &[breaker()], &rules, at(30)).changed;
         assert_eq!((fired[0].phase, fired[0].severity, fired[0].began), (Phase::Firing, Severity::Warning, START));
+        let notified: Vec<Alert> = fired.into_iter().map(Alert::after_notice).collect();
         // The rule is gone when it recovers: the channel that was told of the alert is told of its end.
-        let gone = step(&fired, &[], &AlertRules::default(), at(40)).changed;
+        let gone = step(&notified, &[], &AlertRules::default(), at(40)).changed;
         let recovered = step(&gone, &[], &AlertRules::default(), at(100)).changed;
         assert_eq!((recovered[0].phase, recovered[0].severity), (Phase::Recovered, Severity::Warning));
     }
