@@ -57,8 +57,8 @@ impl Contacts {
         let owner = |digest: KeyDigest| self.identifiers.get(&digest.0).map(|contact| self.owner(*contact));
         let owners: Vec<Option<Owner>> = identifiers.iter().map(|identifier| owner(identifier.digest)).collect();
         let holds = |root: ContactId, kind: &str| {
-            let holds = |member: &ContactId| self.rows.get(member).is_some_and(|row| row.state.holds(kind));
-            self.members(root).iter().any(holds)
+            let mut held = owners.iter().flatten().filter(|owner| owner.root == root);
+            held.any(|owner| self.rows.get(&owner.contact).is_some_and(|row| row.state.holds(kind)))
         };
         resolve(identifiers, &owners, holds)
     }

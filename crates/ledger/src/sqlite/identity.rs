@@ -122,32 +122,10 @@ impl Batch<'_, '_> {
             }
             owners.push(owner);
         }
-        // What a contact holds is asked only for a new identifier.
-        let is_asked = |(identifier, owner): (&Identifier, &Option<Owner>)| identifier.single && owner.is_none();
-        let others = match identifiers.iter().zip(&owners).any(is_asked) {
-            true => self.other_members(&rows)?,
-            false => vec![],
-        };
-        let holds = |root: ContactId, kind: &str| {
-            let mut members = rows.iter().chain(&others).filter(|(other, _)| *other == root);
-            members.any(|(_, row)| row.state.holds(kind))
-        };
+        let holds =
+            |root: ContactId, kind: &str| rows.iter().any(|(other, row)| *other == root && row.state.holds(kind));
         let resolution = resolve(identifiers, &owners, holds);
         Ok(FoundOwners { resolution, rows })
-    }
-
-    /// The contacts that are merged with these, each with its root.
-    fn other_members(&self, rows: &[(ContactId, ContactRow)]) -> rusqlite::Result<Vec<(ContactId, ContactRow)>> {
-        let roots: BTreeSet<ContactId> = rows.iter().map(|(root, _)| *root).collect();
-        let mut others = Vec::new();
-        for root in roots {
-            for member in self.reader().members(root)? {
-                if rows.iter().all(|(_, row)| row.id != member) {
-                    others.extend(self.reader().contact_row(member)?.map(|row| (root, row)));
-                }
-            }
-        }
-        Ok(others)
     }
 
     fn assign(

@@ -277,22 +277,6 @@ pub(crate) async fn a_quarantined_conflict_has_no_contact_until_the_contacts_are
     assert_eq!(fixture.assigned(&both).await, Some(a));
 }
 
-pub(crate) async fn a_merged_contact_has_one_external_id_whichever_member_an_event_names<D: Driver>() {
-    let fixture = open::<D>();
-    let first = fixture.accept_event(about("1", &["shop-1", "ann@x"], "Ann")).await;
-    let second = fixture.accept_event(about("2", &["a@work"], "A.")).await;
-    let (a, b) = (fixture.contact_of(&first).await, fixture.contact_of(&second).await);
-    fixture.finish(&first).await;
-    fixture.finish(&second).await;
-    assert_eq!(fixture.merge(b, a).await, ContactChange::Done);
-    let other = fixture.accept_event(about("3", &["shop-2", "a@work"], "Bob")).await;
-    let other = fixture.contact_of(&other).await;
-    assert_ne!(other, a, "the contact has another external id");
-    assert_eq!(fixture.contact(other).await.state.conflicts().count(), 1, "the address is kept apart");
-    let again = fixture.accept_event(about("4", &["shop-1", "a@work"], "Ann")).await;
-    assert_eq!(fixture.contact_of(&again).await, a);
-}
-
 pub(crate) async fn contacts_are_not_merged_while_a_call_of_them_may_be_applied_late<D: Driver>() {
     let fixture = open::<D>();
     let shop = fixture.accept_event(about("1", &["shop-1"], "Ann")).await;

@@ -308,7 +308,6 @@ macro_rules! suite {
                 events_are_found_by_their_trace_and_by_the_record_that_they_wrote
                 an_event_that_links_two_contacts_is_a_conflict_and_merges_nothing
                 a_merge_is_one_lane_and_one_state_and_a_split_takes_it_back
-                a_merged_contact_has_one_external_id_whichever_member_an_event_names
                 a_quarantined_event_belongs_to_its_contact_once_it_is_replayed
                 a_quarantined_conflict_has_no_contact_until_the_contacts_are_one
                 contacts_are_not_merged_while_a_call_of_them_may_be_applied_late
