@@ -102,8 +102,10 @@ impl Batch<'_, '_> {
         let more =
             [("binding", bindings), ("waiting_event", waiting), ("failure_group", groups), ("command", commands)];
         kinds.into_iter().chain(more).try_for_each(|(kind, rows)| self.count_pruned(kind, rows))?;
-        let slices = [bodies, events, marks, retries, proofs, bindings, uses, records, waiting, groups, commands];
-        let more = bodies_cut || events_cut || slices.iter().any(|rows| *rows >= prune.rows_max as usize);
+        // References of records are an index of this driver: their rows are those of jobs, and do not count on their own.
+        let slices = [bodies, events, marks, retries, proofs, bindings, uses, waiting, groups, commands];
+        let is_full = |rows: usize| rows >= prune.rows_max as usize;
+        let more = bodies_cut || events_cut || is_full(records) || slices.into_iter().any(is_full);
         Ok(Pruned { rows: slices.iter().sum::<usize>() as u64, more })
     }
 

@@ -10,7 +10,7 @@ use sluice_simulator::faults::{CallKind, Scripted};
 use sluice_simulator::openid::{Mistake, SignatureKind};
 use sluice_simulator::{Fault, FaultPlan, OpenId, OpenIdSettings, OpenIdUser};
 
-use crate::fixture::World;
+use crate::fixture::{World, until};
 
 pub(crate) const GROUPS: &str = r"  groups:
     - {group: sluice-admins, role: admin, reveal: true}
@@ -289,10 +289,15 @@ async fn failed_answers_are_throttled_and_audited_once() {
     let callback = person.start("ann").await;
     let seen = person.go(&callback).await;
     assert!(seen.status == 429 && !person.has_session(), "even a right one, for a while: {}", seen.status);
-    let entries = provided.world.get("/api/v1/audit").await["items"].as_array().unwrap().clone();
     let is_failure =
         |entry: &&Value| entry["detail"].as_str().unwrap_or_default().contains("wrong sign-in by OpenID Connect");
-    assert_eq!(entries.iter().filter(is_failure).count(), 1);
+    let failures = async || {
+        let audit = provided.world.get("/api/v1/audit?limit=200").await;
+        audit["items"].as_array().unwrap().iter().filter(is_failure).count()
+    };
+    // The entry is written after the response.
+    until(|| async { (failures().await > 0).then_some(()) }).await;
+    assert_eq!(failures().await, 1);
     assert!(provided.sign_in("ann").await.0.has_session(), "another address is not affected");
 }
 
