@@ -252,6 +252,11 @@ impl EffectState {
     pub fn is_absorbing(self) -> bool {
         self.is_final() && !Mutant::AppliedNotAbsorbing.is_on()
     }
+
+    /// Whether the effect was begun and its outcome is not known.
+    pub fn is_open(self) -> bool {
+        matches!(self, EffectState::Intent | EffectState::Unknown)
+    }
 }
 
 /// The id of the record that an effect wrote, from its result: a text or number `id` or `record_id`.

@@ -50,7 +50,7 @@ impl fmt::Debug for RecordIdentity {
 
 /// Whether an effect in this state keeps others of its identity waiting, as long as its job is live.
 pub fn is_open(state: EffectState) -> bool {
-    matches!(state, EffectState::Intent | EffectState::Unknown) && !Mutant::IdentityClaimNotHeld.is_on()
+    state.is_open() && !Mutant::IdentityClaimNotHeld.is_on()
 }
 
 /// Id of the record of this identity, for an effect of this job: that of the newest applied effect. What the job itself applied and is

@@ -382,9 +382,12 @@ impl Simulation {
         if alive > 0 {
             let first = self.store.jobs().find(|job| job.state.is_live());
             let about = first.map_or(About::Nothing, |job| About::Job(job.id));
-            let state = first.map_or("", |job| job.state.as_str());
+            let first = first.map_or_else(String::new, |job| {
+                let why = job.failure.as_ref().map_or("", |failure| failure.code.as_str());
+                format!("{} at step {} ({why}), due {}", job.state.as_str(), job.step, job.due_at)
+            });
             self.checker.fail(self.now, Invariant::NothingStuck, about, || {
-                format!("{alive} jobs are still alive long after every fault has ended; the first is {state}")
+                format!("{alive} jobs are still alive long after every fault has ended; the first is {first}")
             });
         }
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::tests::{NOW, case_of, done, rejected, run_config, step, worker};
 use super::*;
 use crate::action::BatchForm;
-use crate::job::JobId;
+use crate::job::{EffectState, JobId};
 use crate::ops::{BeginResult, CappedBeginResult, ChargeResult};
 use crate::outcome::{EffectClass, Outcome, Readback};
 use crate::template::{Expression, Template};
@@ -197,6 +197,9 @@ fn rejected_request_costs_no_job_its_life() {
 #[test]
 fn job_that_reads_back_shares_its_slot_with_none() {
     let mut group = Group::new(batched(EffectClass::Verifiable), &[("lead", "a"), ("lead", "b")]);
+    let mut unknown = case_of(worker(vec![batched(EffectClass::Verifiable)]), json!({}));
+    unknown.loaded = group.jobs[0].0.clone();
+    group.jobs[0].0.effects = vec![unknown.effect("a", EffectClass::Verifiable, EffectState::Unknown)];
     group.jobs[0].0.job.verifying = true;
     group.run(all_done);
     assert_eq!((&group.calls[..], group.released()), (&[vec![1]][..], vec![(2, false)]));

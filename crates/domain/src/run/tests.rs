@@ -20,7 +20,7 @@ use crate::safe_mode::SafeMode;
 use crate::template::{Expression, Secrets, Template};
 use crate::time::Time;
 use crate::verify::SecretValue;
-use crate::worker::{LaneOrder, OnError};
+use crate::worker::{Foreach, LaneOrder, OnError};
 use serde_json::{Map, json};
 
 mod compare;
@@ -221,7 +221,7 @@ impl Case {
         EffectKey::new(self.loaded.event.id, "w", label)
     }
 
-    fn effect(&self, label: &str, class: EffectClass, state: EffectState) -> EffectRecord {
+    pub(super) fn effect(&self, label: &str, class: EffectClass, state: EffectState) -> EffectRecord {
         EffectRecord {
             job: JobId(1),
             step: 0,
@@ -462,6 +462,19 @@ fn unknown_effect_is_read_back_before_it_is_sent_again() {
     assert_eq!(ended(&case.run("crm")).0, JobState::Waiting);
     assert_eq!(case.commands, ["read", "settle", "finish"]);
     assert_eq!(case.settles[0].settlement.effect.as_ref().map(|effect| effect.absent_reads), Some(1));
+}
+
+/// A settlement of the process before may be written after the job was read: the job still says that its step is to be read back.
+#[test]
+fn step_after_one_that_was_read_back_by_another_process_is_called() {
+    let list = Foreach { list: Expression::parse("event.items").unwrap(), pulled_by: None };
+    let each = Step { foreach: Some(list), ..step("a", "crm", EffectClass::Verifiable) };
+    let mut case = case_of(worker(vec![each, step("b", "crm", EffectClass::Blind)]), json!({ "items": [1] }));
+    (case.loaded.job.state, case.loaded.job.verifying) = (JobState::Waiting, true);
+    case.loaded.effects = vec![case.effect("a[0]", EffectClass::Verifiable, EffectState::Applied)];
+    case.outcomes = vec![done("b")];
+    assert_eq!(ended(&case.run("crm")).0, JobState::Succeeded);
+    assert_eq!(case.commands, ["begin", "call", "settle", "finish"]);
 }
 
 #[test]
